@@ -90,7 +90,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 			again = append(again, wanted.of(other.remote).asPrivateAs(other.RequirePrivacy))
 		}
 	}
-	err := m.create(ctx, server, wanted, "")
+	made, err := m.act(ctx, server, wanted, facts{})
 	if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
 		return false, &csiproxy.Error{Detail: "the server is in use with other credentials, though none of the node's mappings " +
 			"holds it: Get-SmbConnection and net use in the session of LocalSystem may show who does", Err: err}
@@ -99,11 +99,11 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 		return false, err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, server, other, ""); err != nil {
+		if _, err := m.act(ctx, server, other, facts{}); err != nil {
 			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.remote.Root(), "err", err)
 		}
 	}
-	return true, nil
+	return made, nil
 }
 
 // removeOther removes the mapping of another share of a server.

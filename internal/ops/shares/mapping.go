@@ -154,6 +154,9 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 			return false, err
 		}
 		made, err := m.act(ctx, server, wanted, f)
+		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
+			made, err = m.resolveConflict(ctx, server, wanted)
+		}
 		if !errors.Is(err, winerr.ErrorAlreadyAssigned) && !errors.Is(err, winerr.ErrorDeviceAlreadyRemembered) {
 			return made, err
 		}
@@ -168,26 +171,59 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 	return err == nil && !remote.MappedBy(mappings)
 }
 
-// act carries out the decision, and reports whether it has made the mapping.
+// act carries out the decision about a share, and reports whether it has made the mapping. The record comes first. A mapping that
+// replaces a broken one goes with the last link only if the broken one did.
 func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
-	choice, err := decide(f)
-	replaced := ""
-	switch choice {
-	case useIt, refuseCaller:
+	choice, reason := decide(f)
+	if choice == useIt || choice == refuseCaller {
+		return false, reason
+	}
+	r, err := lockMapping(ctx, server, wanted.remote)
+	if err != nil {
 		return false, err
+	}
+	defer r.Share.Release()
+	isReplaced := false
+	switch choice {
 	case replaceIdle:
-		if removed, removeErr := m.removeIdle(ctx, server, wanted.remote); !removed {
-			return false, cmp.Or(ctx.Err(), err, removeErr)
+		links, err := m.LinksToShare(ctx, r.Share)
+		isRemoved := false
+		if err == nil && links.Incomplete == nil {
+			isRemoved, err = m.RemoveUnused(ctx, r, links)
+		}
+		if !isRemoved {
+			return false, cmp.Or(ctx.Err(), reason, err)
 		}
 	case replaceIt:
-		m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", wanted.remote.Root(), "err", err)
-		wanted, replaced = wanted.asPrivateAs(f.isPrivate), f.name
+		m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", wanted.remote.Root(), "err", reason)
+		wanted = wanted.asPrivateAs(f.isPrivate)
+		if isReplaced, err = m.remove(ctx, r, f.name); err != nil {
+			return false, err
+		}
 	}
-	err = m.create(ctx, server, wanted, replaced)
-	if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
-		return m.resolveConflict(ctx, server, wanted)
+	kind := madeRecord
+	if wanted.localText != "" && !isReplaced {
+		kind = stagedRecord
 	}
-	return err == nil, err
+	isNew, err := m.record(ctx, r.Share, kind)
+	if err != nil {
+		return false, err
+	}
+	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error { return m.createNow(ctx, wanted) })
+	if err == nil {
+		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(), "requirePrivacy", m.requiresPrivacy(wanted))
+		return true, nil
+	}
+	if isNew && ctx.Err() == nil {
+		if dropErr := m.dropRecord(ctx, r.Share, kind); dropErr != nil {
+			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
+		}
+	}
+	if wanted.credentials.AsNode() && csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated {
+		return false, &csiproxy.Error{Detail: "the server doesn't let the node's own account in, which an empty user name stands for: the " +
+			"node must be in the server's domain, or in one that this trusts", Err: err}
+	}
+	return false, explain(err, m.requiresPrivacy(wanted))
 }
 
 // reach checks that the wanted directory on the share can be used. Except for a staging, it may be
@@ -234,46 +270,6 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	return nil
 }
 
-// create makes the record and then the mapping of a share. Unless replaced is empty, the mapping takes the place of the one
-// with that name, and goes with the last link only if the replaced one did.
-func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wanted Wanted, replaced string) error {
-	r, err := lockMapping(ctx, server, wanted.remote)
-	if err != nil {
-		return err
-	}
-	defer r.Share.Release()
-	isReplaced := false
-	if replaced != "" {
-		if isReplaced, err = m.remove(ctx, r, replaced); err != nil {
-			return err
-		}
-	}
-	kind := madeRecord
-	if wanted.localText != "" && !isReplaced {
-		kind = stagedRecord
-	}
-	isNew, err := m.record(ctx, r.Share, kind)
-	if err != nil {
-		return err
-	}
-	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error { return m.createNow(ctx, wanted) })
-	if err == nil {
-		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(),
-			"requirePrivacy", m.requiresPrivacy(wanted))
-		return nil
-	}
-	if isNew && ctx.Err() == nil {
-		if dropErr := m.dropRecord(ctx, r.Share, kind); dropErr != nil {
-			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
-		}
-	}
-	if wanted.credentials.AsNode() && csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated {
-		return &csiproxy.Error{Detail: "the server doesn't let the node's own account in, which an empty user name stands for: the node " +
-			"must be in the server's domain, or in one that this trusts", Err: err}
-	}
-	return explain(err, m.requiresPrivacy(wanted))
-}
-
 // asPrivateAs keeps the encryption of a mapping that is made again: somebody who uses it may have required that.
 func (w Wanted) asPrivateAs(isPrivate bool) Wanted {
 	if isPrivate {
@@ -305,19 +301,4 @@ func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
 	}
 	m.options.Logger.Warn("a mapping is there after an error that tells nothing", "remotePath", wanted.remote.Root(), "err", err)
 	return nil
-}
-
-// removeIdle is RemoveIfUnused for a caller that has the server locked, and is about to make
-// the mapping with other credentials. It removes nothing while some links aren't known.
-func (m *Mappings) removeIdle(ctx context.Context, server *locks.LockedServer, remote unc.Path) (removed bool, _ error) {
-	r, err := lockMapping(ctx, server, remote)
-	if err != nil {
-		return false, err
-	}
-	defer r.Share.Release()
-	links, err := m.LinksToShare(ctx, r.Share)
-	if err != nil || links.Incomplete != nil {
-		return false, err
-	}
-	return m.RemoveUnused(ctx, r, links)
 }
