@@ -14,7 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// openAt opens an entry relative to its directory, refusing links.
+// openAt opens an entry relative to its directory, refusing links. The place where a walk begins is opened by its path.
 //
 // A directory that is mounted into a HostProcess container goes through Windows' bind
 // filter (bindflt). That may answer each relative open with "reparse", as Windows does for
@@ -30,6 +30,9 @@ import (
 // Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go,
 // https://github.com/microsoft/Windows-Containers/issues/635
 func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) {
+	if e.dir == nil {
+		return e.walk.sys.OpenFile(ctx, e.start.String(), o)
+	}
 	name, several := strings.Join(e.names, `\`), len(e.names) > 1
 	f, err := e.dir.handle.OpenAt(ctx, name, o)
 	if errors.Is(err, winerr.ErrorInvalidParameter) {

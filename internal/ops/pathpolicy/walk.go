@@ -59,49 +59,51 @@ const (
 // csiproxy.ErrFailedPrecondition. If somebody else keeps a directory open exclusively for
 // longer than a second, it is csiproxy.ErrUnavailable.
 func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.walk(sys, func(w *walk) error { return w.reach(ctx, path, win.FileOpen, f) })
+	return p.newWalk(sys).reach(ctx, path, win.FileOpen, f)
 }
 
 // ReachOrMake is like Reach, and makes the directories on the way that aren't there,
 // also the allowed one. They stay if a later step fails.
 func (p *Policy) ReachOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.walk(sys, func(w *walk) error { return w.reach(ctx, path, win.FileOpenIf, f) })
+	return p.newWalk(sys).reach(ctx, path, win.FileOpenIf, f)
 }
 
 // Hold is like Reach, and also holds each directory on the way. [File.Mount] and [File.Unmount]
 // need that, since the mount manager takes a path.
 func (p *Policy) Hold(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.walk(sys, func(w *walk) error {
-		w.holdsAll = true
-		return w.reach(ctx, path, win.FileOpen, f)
-	})
+	w := p.newWalk(sys)
+	w.holdsAll = true
+	return w.reach(ctx, path, win.FileOpen, f)
 }
 
 // HoldOrMake is like Hold, and makes the directories on the way as ReachOrMake does.
 func (p *Policy) HoldOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.walk(sys, func(w *walk) error {
-		w.holdsAll = true
-		return w.reach(ctx, path, win.FileOpenIf, f)
-	})
+	w := p.newWalk(sys)
+	w.holdsAll = true
+	return w.reach(ctx, path, win.FileOpenIf, f)
+}
+
+func (p *Policy) newWalk(sys System) *walk {
+	return &walk{policy: p, sys: sys, waitLeft: waitLimit}
 }
 
 // walk calls f with a new walk, and closes what that has opened.
-func (p *Policy) walk(sys System, f func(w *walk) error) error {
-	w := &walk{policy: p, sys: sys, waitLeft: waitLimit}
-	defer func() { // also after a panic of f
-		for _, f := range slices.Backward(w.files) {
-			_ = f.handle.Close()
-		}
-	}()
-	err := f(w)
+func (p *Policy) walk(sys System, f func(w *walk) error) (err error) {
+	w := p.newWalk(sys)
+	defer w.close(&err)
+	return f(w)
+}
+
+// close closes what the walk has opened, also after a panic. It is deferred by a function whose error is *err.
+func (w *walk) close(err *error) {
 	for len(w.files) > 0 {
-		w.files[len(w.files)-1].CloseInto(&err)
+		w.files[len(w.files)-1].CloseInto(err)
 	}
-	return err
 }
 
 // reach is Policy.Reach; with win.FileOpenIf it is Policy.ReachOrMake.
-func (w *walk) reach(ctx context.Context, path Path, disposition win.Disposition, f func(e Entry) error) error {
+func (w *walk) reach(ctx context.Context, path Path, disposition win.Disposition, f func(e Entry) error) (err error) {
+	defer w.close(&err)
 	e, err := w.to(ctx, path, disposition)
 	if err != nil {
 		return err
@@ -222,7 +224,7 @@ func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenForBackup
-	f, err := e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
+	f, err := e.walk.hold(ctx, e, o)
 	if errors.Is(err, winerr.ErrorDirectory) {
 		return nil, missing{err}
 	}
@@ -241,13 +243,12 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenForBackup
-	open := func() (win.File, error) { return w.sys.OpenFile(ctx, start.Path(), o) }
-	dir, err := w.hold(ctx, start, open)
+	dir, err := w.hold(ctx, start, o)
 	if Missing(err) && path.volume == "" && disposition == win.FileOpenIf {
 		if err := w.makeAllowed(ctx, path.root); err != nil {
 			return nil, err
 		}
-		dir, err = w.hold(ctx, start, open)
+		dir, err = w.hold(ctx, start, o)
 	}
 	if err != nil {
 		return nil, start.failed(err)
@@ -286,10 +287,10 @@ func (w *walk) makeAllowed(ctx context.Context, root location) error {
 
 // hold opens the entry e, waiting for others who have it open. The file stays open until it is
 // closed or the operation is done.
-func (w *walk) hold(ctx context.Context, e Entry, open func() (win.File, error)) (*File, error) {
+func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, error) {
 	f := &File{entry: e}
 	err := w.retry(ctx, func() (err error) {
-		f.handle, err = open()
+		f.handle, err = e.openAt(ctx, o)
 		return err
 	})
 	switch {
@@ -420,12 +421,7 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.walk.hold(ctx, e, func() (win.File, error) {
-		if e.dir == nil {
-			return e.walk.sys.OpenFile(ctx, e.start.String(), o)
-		}
-		return e.openAt(ctx, o)
-	})
+	return e.walk.hold(ctx, e, o)
 }
 
 // failed returns err with the path of the entry.

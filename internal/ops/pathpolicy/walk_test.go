@@ -439,6 +439,21 @@ func TestErrorOfTheFunction(t *testing.T) {
 	}
 }
 
+// The daemon survives a panic, so a walk closes its directories after one, too.
+func TestPanicOfTheFunction(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.MkdirAll(kubelet+`\a\b`))
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic is gone")
+		}
+		if open := sys.OpenHandles(); len(open) > 0 {
+			t.Errorf("still open: %q", open)
+		}
+	}()
+	_ = p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\a\b`), func(pathpolicy.Entry) error { panic("of the function") })
+}
+
 // Every failure of Windows on the way is returned, and leaves nothing open.
 func TestReachFailures(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)

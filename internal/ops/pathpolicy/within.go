@@ -203,7 +203,7 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 		Share:   win.ShareRead | win.ShareWrite | win.ShareDelete,                 // kubelet may replace or remove it meanwhile
 		Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint | win.FileOpenForBackup, Disposition: win.FileOpen,
 	}
-	f, err := e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
+	f, err := e.walk.hold(ctx, e, o)
 	if err != nil {
 		return "", err
 	}
