@@ -63,9 +63,8 @@ func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
 	return remote, err == nil
 }
 
-// linkToMapped makes the wanted local path a link to the share if the share is mapped. If
-// another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
-// mapping has other credentials than the wanted ones.
+// linkToMapped makes the wanted local path a link to the share, and reports whether the share is mapped. Another call may have
+// removed the mapping meanwhile. For a staging, a mapping with other credentials doesn't count.
 func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, _ error) {
 	share, err := m.options.Locks.LockShareAlone(ctx, wanted.remote)
 	if err != nil {
@@ -81,30 +80,17 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 		return false, nil
 	}
 	m.requests.clear(share)
-	if wanted.localText != "" {
-		return true, m.link(ctx, share, wanted)
+	if wanted.localText == "" {
+		return true, m.keepWithoutLinks(ctx, share, wanted.remote)
 	}
-	// Uses of a mapping without a link can't be seen, so the mapping mustn't go with the last link of others.
-	isStaged, err := m.recorded(ctx, wanted.remote, stagedRecord)
-	if err != nil || !isStaged {
-		return true, err
-	}
-	if _, err := m.record(ctx, share, madeRecord); err != nil {
-		return true, err
-	}
-	return true, m.dropRecord(ctx, share, stagedRecord)
-}
-
-// link makes the local path a link to the share. Drivers read the link back to learn the share. For a
-// link to the root of a share, the target ends with a backslash: without, Go's os.Stat doesn't
-// follow it.
-func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, wanted Wanted) error {
+	// Drivers read the link back to learn the share. For the root of a share, the target ends with a backslash: without one,
+	// Go's os.Stat doesn't follow the link.
 	target := wanted.remote.String() + `\`
 	isSame := func(l pathpolicy.Link) bool {
 		to, ok := ShareOf(l)
 		return ok && to.Equal(wanted.remote)
 	}
-	return m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
+	return true, m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
 		made, err := e.MakeSymlink(ctx, target, false, isSame)
 		if wanted.Staging && csiproxy.KindOf(err) == csiproxy.ErrAlreadyExists {
 			made, err = m.linkInstead(ctx, e, target, isSame, err)
@@ -114,6 +100,18 @@ func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, wanted Wanted
 		}
 		return err
 	})
+}
+
+// keepWithoutLinks keeps a mapping from going with the last link of others: uses without a link can't be seen.
+func (m *Mappings) keepWithoutLinks(ctx context.Context, share *locks.LockedShare, remote unc.Path) error {
+	isStaged, err := m.recorded(ctx, remote, stagedRecord)
+	if err != nil || !isStaged {
+		return err
+	}
+	if _, err := m.record(ctx, share, madeRecord); err != nil {
+		return err
+	}
+	return m.dropRecord(ctx, share, stagedRecord)
 }
 
 // linkInstead makes an entry a link in place of an empty directory, which a call that died half-way has left. exists is the
