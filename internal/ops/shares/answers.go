@@ -30,40 +30,43 @@ const (
 		"winmgmt /verifyrepository"
 )
 
-// answers has what public reports say of the numbers. Where there is no report, the row follows the text of the number.
+// answers has what public reports say of the numbers. A row without a report follows the text of the number. The texts of 1219
+// and 2250 are those of resolveConflict and notMapped.
 var answers = map[winerr.Errno]answer{
 	// kubernetes-csi/csi-driver-smb#294
 	winerr.ErrorBadNetPath: {nil, "no server of that name answers: look at Resolve-DnsName and Test-NetConnection -Port 445. Names of " +
 		"Services aren't resolved on Windows nodes"},
+	// axboe/fio#898, of a write
 	winerr.ErrorBadNetResp: {nil, "the server lacks what the mapping asks for, such as SMB 3 or encryption"},
 	// docker/for-win#577, MicrosoftDocs/SupportArticles-docs#1863
 	winerr.ErrorNetNameDeleted: {nil, "the connection was cut: the server restarts, or a device on the way inspects port 445"},
 	// kubernetes-csi/csi-driver-smb#655, csi-proxy#311, #315
 	winerr.ErrorNetworkAccessDenied: {nil, "the server refuses this node, or " + notEncrypted},
-	// rapid7/metasploitable3#269
-	winerr.ErrorBadNetName:      {nil, "the server has no such share, or the service LanmanWorkstation of the node is stopped"},
-	winerr.ErrorInvalidPassword: {nil, wrongPassword + ". Windows Server 2025 also says so of a server with wrong signatures"},
+	// https://pt.ittrip.xyz/windows/troubleshooting/workstation-netlogon-erro, of a stopped service
+	winerr.ErrorBadNetName: {nil, "the server has no such share, or the service LanmanWorkstation of the node is stopped"},
+	// MicrosoftDocs/azure-docs#49481
+	winerr.ErrorInvalidPassword: {nil, wrongPassword + ". From Windows Server 2025, perhaps the server's signatures are wrong"},
 	winerr.ErrorVCDisconnected:  {nil, "the server has ended the session: its log may say why"},
-	// MicrosoftDocs/windowsserverdocs#7763, namjaejeon/ksmbd#296
+	// MicrosoftDocs/windowsserverdocs#7763, namjaejeon/ksmbd#296, both without the number
 	winerr.ErrorSMB1NotAvailable: {nil, "the server has SMB 1 only, which Windows refuses: give it SMB 2 or 3"},
 	// MicrosoftDocs/SupportArticles-docs#1480
 	winerr.ErrorNoNetOrBadPath: {nil, "no network provider has taken the path: if that persists, run Restart-Service LanmanWorkstation -Force"},
 	// https://learn.microsoft.com/windows-server/storage/file-server/smb-signing
 	winerr.ErrorExtended:          {nil, notSigned},
 	winerr.StatusInvalidSignature: {nil, notSigned},
-	// dperson/samba#359, namjaejeon/ksmbd#619
+	// dperson/samba#359
 	winerr.ErrorSMBGuestLogonBlocked: {nil, "the server has logged the user on as a guest, which Windows refuses: add the user to the server"},
 	// kubernetes-csi/csi-driver-smb#625
 	winerr.ErrorNoLogonServers: {nil, "no domain controller answers the node: look at the DNS of the domain, and ports 88 and 389"},
 	// kubernetes-csi/csi-driver-smb#161, EdgelessPE/Edgeless#76
 	winerr.ErrorNoSuchLogonSession: {csiproxy.ErrUnauthenticated,
 		"Windows has no log-on for this user: write the user as SERVER\\user or DOMAIN\\user"},
-	winerr.ErrorLogonFailure:     {nil, wrongPassword}, // kubernetes-csi/csi-driver-smb#520, csi-proxy#206
+	winerr.ErrorLogonFailure:     {nil, wrongPassword}, // kubernetes-csi/csi-driver-smb#520
 	winerr.ErrorAccountDisabled:  {nil, "the account is disabled: enable it"},
 	winerr.ErrorAccountLockedOut: {nil, "the account is locked: correct the password, then unlock the account. Each further try with a wrong one counts"},
-	// MicrosoftDocs/azure-docs#51223, windowsserverdocs#2554
+	// MicrosoftDocs/azure-docs#51223
 	winerr.ErrorWrongTargetName: {nil, "the server's account doesn't have this name: use the server's own name, or register an alias with setspn"},
-	// microsoft/hcsshim#437, hierynomus/smbj#611
+	// microsoft/hcsshim#437, of the node; hierynomus/smbj#642, of the server
 	winerr.ErrorNoSystemResources: {nil, "the node or the server is out of resources: look at the sessions at the server"},
 	// MicrosoftDocs/windows-itpro-docs#11384
 	winerr.ErrorNTLMBlocked: {nil, "this node forbids NTLM: use the server's name instead of its address, so that Kerberos works"},
