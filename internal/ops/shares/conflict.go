@@ -38,8 +38,9 @@ const (
 // decideConflict implements the second table of the package comment.
 func decideConflict(f facts, isOurs, isOnShare bool) fate {
 	choice, err := decide(f)
+	isUsable := choice == useIt || choice == replaceIdle && err == nil
 	switch {
-	case isOnShare && (choice == useIt || choice == replaceIdle && err == nil):
+	case isOnShare && isUsable:
 		return serves
 	case isOurs && choice == replaceIt:
 		return goes

@@ -45,7 +45,8 @@ func decide(f facts) (action, error) {
 		answer == winerr.ErrorAccessDenied && f.disconnected && f.credentials == unknownCredentials
 	mayHelp := f.credentials != sameCredentials && slices.Contains(wrongCredentials, answer)
 	isAnother := f.credentials == otherUser || f.credentials == unknownCredentials
-	if isGone || mayHelp || isAnother && slices.Contains(refusedUser, answer) {
+	isRefusedUser := isAnother && slices.Contains(refusedUser, answer)
+	if isGone || mayHelp || isRefusedUser {
 		return replaceIt, f.answer
 	}
 	return refuseCaller, unusable(f.answer)

@@ -53,9 +53,8 @@ func (r *LockedMapping) Release() {
 	r.Server.Release()
 }
 
-// ShareOf returns the directory of a share that a link leads to, and whether the link is of the
-// kind that StageShare and NewSMBGlobalMapping make.
-func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
+// ShareOf returns the directory of a share that a link leads to. ok is true for links as StageShare and NewSMBGlobalMapping make.
+func ShareOf(link pathpolicy.Link) (remote unc.Path, ok bool) {
 	if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
 		return unc.Path{}, false
 	}
@@ -119,7 +118,8 @@ func (m *Mappings) keepWithoutLinks(ctx context.Context, share *locks.LockedShar
 func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target string, isSame func(pathpolicy.Link) bool,
 	exists error) (made bool, _ error) {
 	removed, err := e.RemoveEmptyDirectory(ctx)
-	if err != nil && !pathpolicy.Missing(err) && !errors.Is(err, winerr.ErrorDirNotEmpty) {
+	isSomethingElse := pathpolicy.Missing(err) || errors.Is(err, winerr.ErrorDirNotEmpty)
+	if err != nil && !isSomethingElse {
 		return false, err
 	}
 	if !removed {

@@ -137,9 +137,12 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 	if err != nil {
 		return false, err
 	}
-	// If another call removes the mapping during the query of its server, the error doesn't count.
-	choice, err := decide(f)
-	if choice == useIt || choice == refuseCaller && !m.isUnmapped(ctx, wanted.remote) {
+	switch choice, err := decide(f); choice {
+	case refuseCaller:
+		if !m.isUnmapped(ctx, wanted.remote) { // else another call has removed the mapping during the query of its server
+			return false, err
+		}
+	case useIt:
 		return false, err
 	}
 	server, err := m.options.Locks.LockServer(ctx, wanted.remote)
@@ -157,7 +160,7 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
 			made, err = m.resolveConflict(ctx, server, wanted)
 		}
-		if !errors.Is(err, winerr.ErrorAlreadyAssigned) && !errors.Is(err, winerr.ErrorDeviceAlreadyRemembered) {
+		if !winerr.IsAny(err, winerr.ErrorAlreadyAssigned, winerr.ErrorDeviceAlreadyRemembered) {
 			return made, err
 		}
 	}
