@@ -13,8 +13,8 @@ import (
 
 // answer is what an error number of Windows' SMB client or of WMI means when a share is mapped or used.
 type answer struct {
-	// kind is the class of the error of a mapping that can't be made. If it is nil, it is that of the number. Only
-	// ErrUnavailable asks the caller to try again.
+	// kind is the class of the error if a mapping fails; nil means the class of the number. Only ErrUnavailable asks the
+	// caller to try again.
 	kind error
 	// remedy says in words what to do.
 	remedy string
@@ -84,14 +84,14 @@ var answers = map[winerr.Errno]answer{
 	winerr.ErrorServiceNotActive: {nil, "the service winmgmt doesn't run: Get-Service winmgmt"}, // 0x800706BA
 }
 
-// remedyOf returns what to do about an error of Windows; "" if nothing is known.
+// remedyOf returns the remedy for an error of Windows, or "".
 func remedyOf(err error) string {
 	var number winerr.Errno
 	errors.As(err, &number)
 	return answers[number].remedy
 }
 
-// explain says what to do about the error of a mapping that can't be made.
+// explain adds the remedy to the error of a mapping that failed.
 func explain(err error, requirePrivacy bool) error {
 	var number winerr.Errno
 	if !errors.As(err, &number) {

@@ -74,7 +74,7 @@ func decideWorking(f facts) (action, error) {
 	return replaceIdle, nil
 }
 
-// denied is the reason for error 5. A session keeps the groups that the user had when it began
+// denied is the reason for error 5. A session keeps the groups that the user had when the session began
 // (https://github.com/kubernetes-csi/csi-driver-smb/issues/762).
 const denied = "its server denies the access. If the user has been given the rights only lately: all mappings of the " +
 	"server must be removed, or the node restarted, before they count"

@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Mapped returns the mappings of all programs, without those of paths that unc.Parse refuses, such as a WebDAV server's.
+// Mapped returns the mappings of all programs, except of paths that unc.Parse refuses, such as those of WebDAV.
 func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {
@@ -37,9 +37,8 @@ func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
 	return err == nil && remote.MappedBy(mapped), err
 }
 
-// Describe returns what is known of the share of remote. What is wrong with it is among its
-// conditions. It returns an error if mappings can't be listed, or if ctx ends. It queries the
-// server only if the share is mapped.
+// Describe returns what is known about the share of remote. Faults of the share are conditions of the volume. Describe fails if
+// mappings can't be listed, or if ctx ends. The server is queried only if the share is mapped.
 func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
 	described := csiproxy.Volume{Share: remote.Root()}
 	mapped, err := m.List(ctx)

@@ -19,7 +19,7 @@ import (
 type facts struct {
 	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
-	// answer is Windows' error for the root of the share. It is nil if the root exists, or if the root is denied and the
+	// answer is Windows' error for the root of the share; nil if the root exists, or if the root is denied and the
 	// wanted directory exists.
 	answer error
 	// disconnected is the mapping's status in Windows' list.
@@ -62,7 +62,7 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 	if isPlain(mapping, wanted.remote.Share()) {
 		f.credentials = m.logOns.compare(wanted.remote, wanted.credentials)
 	}
-	// The status in the list is that of the last use, so the server is queried, too.
+	// The status in the list dates from the last use, so the server is queried, too.
 	f.answer = m.Probe(ctx, wanted.remote.Share())
 	if errors.Is(f.answer, winerr.ErrorAccessDenied) && !wanted.remote.IsShare() && m.Probe(ctx, wanted.remote) == nil {
 		f.answer = nil
@@ -94,7 +94,7 @@ func hasPlain(mappings []win.SMBMapping, path unc.Path) bool {
 	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, path) })
 }
 
-// isOfOtherUser reports whether all connections of the node to the wanted share belong to other users than the given one.
+// isOfOtherUser reports whether the node has connections to the wanted share, all of users other than the caller's.
 func (m *Mappings) isOfOtherUser(ctx context.Context, wanted Wanted) (bool, error) {
 	connections, err := m.connections(ctx, wanted.remote)
 	return len(connections) > 0 && !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {

@@ -101,7 +101,7 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 	})
 }
 
-// keepWithoutLinks keeps a mapping from going with the last link of others: uses without a link can't be seen.
+// keepWithoutLinks makes a mapping stay after the last link of other callers, since uses without a link are invisible.
 func (m *Mappings) keepWithoutLinks(ctx context.Context, share *locks.LockedShare, remote unc.Path) error {
 	isStaged, err := m.recorded(ctx, remote, stagedRecord)
 	if err != nil || !isStaged {
@@ -113,8 +113,7 @@ func (m *Mappings) keepWithoutLinks(ctx context.Context, share *locks.LockedShar
 	return m.dropRecord(ctx, share, stagedRecord)
 }
 
-// linkInstead makes an entry a link in place of an empty directory, which a call that died half-way has left. exists is the
-// error if something else is there.
+// linkInstead replaces an empty directory, left by a call that has died, by a link. For anything else, the error is exists.
 func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target string, isSame func(pathpolicy.Link) bool,
 	exists error) (made bool, _ error) {
 	removed, err := e.RemoveEmptyDirectory(ctx)
@@ -129,9 +128,9 @@ func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target s
 	return e.MakeSymlink(ctx, target, false, isSame)
 }
 
-// ShareLinks are the links in the allowed directories that lead to a share, also by way of others.
+// ShareLinks are the links in the allowed directories that lead to a share, directly or through other links.
 type ShareLinks struct {
-	// Incomplete is why some may be missing, or nil.
+	// Incomplete says why some links may be missing; nil if all are known.
 	Incomplete error
 	ways       [][]string // for each link: its path, and the paths of the links by which it leads to the share
 }
@@ -152,8 +151,8 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (
 	return to, nil
 }
 
-// wayToShare returns the root of the share that a link leads to, and the links on the way. root
-// is "" if the link leads to no share.
+// wayToShare returns the root of the share that a link leads to, and the links on the way. If the link leads elsewhere, root
+// is "".
 func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (chain []string, root string) {
 	for len(chain) < users.MaxLinksFollowed { // or it is a circle, or too long
 		chain = append(chain, l.Path.String())

@@ -22,24 +22,24 @@ const (
 	// shortestWindow follows the first refusal. Each further one doubles it.
 	shortestWindow = 15 * time.Second
 	longestWindow  = 2 * time.Minute
-	// keptAfter is how long a window is kept after its end. A refusal within that time doubles
-	// its length; a later one begins with the shortest window again.
+	// keptAfter is how long a window is kept after its end. A refusal within keptAfter doubles the window;
+	// a later refusal begins with the shortest window.
 	keptAfter = 10 * time.Minute
-	// maxWindows bounds how many windows are kept of one driver's servers, or of those of no driver. If there would be more, all
-	// of these are dropped.
+	// maxWindows bounds the windows of the servers of one driver, or of servers without a driver. Beyond the bound, all windows
+	// of that driver are dropped.
 	maxWindows = 1024
 )
 
 // logOns throttles log-ons to SMB servers, and knows with which credentials this process has mapped each
-// share. It keeps no credentials, but hashes of them with a random key. It keeps them in memory only,
-// so after a restart of the process it knows nothing. All methods may be called concurrently.
+// share. Credentials are kept as hashes with a random key, in memory. A restart of the process forgets them. All methods may be
+// called concurrently.
 //
-// Log-ons are throttled because domains lock an account after a few refused ones, for everybody
-// who uses it, and kubelet repeats a call for each pod until it succeeds. So after a refusal the
-// node makes one log-on with the same credentials in a window, which grows from 15 seconds to 2
-// minutes. Calls in between get the server's last answer at once. Another password has its own
-// windows. A log-on with the account that succeeds ends all its windows. Servers of different drivers have windows of their own,
-// also of one account: else the server of one driver would hold back another's log-ons, and tell which password that has used.
+// Domains lock an account after a few refused log-ons, for all users of the account, and kubelet repeats a call for each pod
+// until the call succeeds. So after a refusal, the node makes one log-on with the same credentials in a window, which grows
+// from 15 seconds to 2 minutes. Calls in between get the server's last answer at once. Another password has its own
+// windows. A successful log-on ends all windows of its account. Servers of different drivers have separate windows,
+// even for one account. Otherwise the server of one driver would hold back another driver's log-ons, and tell which password
+// was used there.
 type logOns struct {
 	logger  *slog.Logger
 	ownerOf func(path string) (driver string) // of the server of a UNC path
@@ -59,22 +59,21 @@ type identity struct{ account, credentials hash }
 // window is a time in which a log-on that was refused isn't repeated.
 type window struct {
 	owner   string
-	account hash  // whose log-on was refused; that of the share if it isn't known
+	account hash  // the refused account, or the share if the account is unknown
 	err     error // the last refusal
 	length  time.Duration
 	next    time.Time // when the next log-on may be made
 }
 
-// newLogOns returns logOns without any window or mapping. The logger gets each refusal.
+// newLogOns returns logOns without windows and mappings. The logger gets each refusal.
 func newLogOns(logger *slog.Logger, ownerOf func(path string) (driver string)) *logOns {
 	l := &logOns{logger: logger, ownerOf: ownerOf, mapped: make(map[string]*identity), windows: make(map[hash]*window)}
 	rand.Read(l.key[:]) // never fails
 	return l
 }
 
-// logOn calls logOn, which maps the share of remote with c. While these credentials are in a
-// window, it returns the server's last answer instead. path, for the log, is the local path for
-// which the share is wanted; it may be empty.
+// logOn calls logOn, which maps the share of remote with c. While the credentials are in a window, logOn is skipped, and the
+// server's last answer returned. path is the local path for the log, and may be empty.
 func (l *logOns) logOn(remote unc.Path, c csiproxy.SMBCredentials, path string, logOn func() error) error {
 	id := l.identity(remote, c)
 	if err := l.admit(id.credentials); err != nil {
@@ -98,10 +97,10 @@ func (l *logOns) logOn(remote unc.Path, c csiproxy.SMBCredentials, path string, 
 }
 
 // probe calls probe, which queries a path on a mapped share. If the session of the mapping has gone,
-// Windows logs on for that. So while the share is in a window, probe returns the last answer instead.
-// A window of another share with the same credentials doesn't count: this session may still work. A
-// directory is always queried: it may be a pod's link to another server, whose answer says nothing
-// of the share.
+// the query makes Windows log on. So while the share is in a window, probe is skipped, and the last answer returned.
+// Windows of other shares with the same credentials are ignored: the session of this share may still work. A
+// directory is always queried: a pod's link may lead from there to another server, whose answer says nothing
+// about the share.
 func (l *logOns) probe(path unc.Path, probe func() error) error {
 	if !path.IsShare() {
 		return probe()
@@ -132,8 +131,8 @@ func (l *logOns) probe(path unc.Path, probe func() error) error {
 	return err
 }
 
-// admit returns the last refusal while a window lasts. Otherwise it returns nil, and the caller makes
-// the log-on. If there was a window, it is extended, so that no other caller makes one meanwhile.
+// admit returns the last refusal while a window lasts. If admit returns nil, the caller makes
+// the log-on. An ended window is extended, which holds back other callers meanwhile.
 func (l *logOns) admit(key hash) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +156,7 @@ func (l *logOns) accept(account hash) {
 	maps.DeleteFunc(l.windows, func(_ hash, w *window) bool { return w.account == account })
 }
 
-// end ends a window after a log-on that the server has neither accepted nor refused, such as when it
-// did not answer. The caller holds l.mu.
+// end ends a window after a log-on without a verdict of the server. The caller holds l.mu.
 func (l *logOns) end(key hash) {
 	if w := l.windows[key]; w != nil {
 		w.next = time.Now()
@@ -184,7 +182,7 @@ func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, k
 		"server", remote.Server(), "remotePath", remote.String(), "for", path, "heldBackFor", longest.String(), "err", err)
 }
 
-// makeRoom drops the windows of an owner if there are too many. The caller holds l.mu.
+// makeRoom drops all windows of an owner who has maxWindows. The caller holds l.mu.
 func (l *logOns) makeRoom(owner string) {
 	isOwn := func(_ hash, w *window) bool { return w.owner == owner }
 	count := 0
@@ -224,7 +222,7 @@ func (l *logOns) knows(remote unc.Path) bool {
 	return l.mapped[remote.Root()] != nil
 }
 
-// unmapped notes that the share of remote isn't mapped any more.
+// unmapped forgets the mapping of the share of remote.
 func (l *logOns) unmapped(remote unc.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,8 +230,7 @@ func (l *logOns) unmapped(remote unc.Path) {
 	delete(l.windows, l.share(remote))
 }
 
-// refused returns how many accounts have windows, and how many calls have got the answer of an
-// earlier log-on so far.
+// refused returns how many accounts have windows, and how many calls were held back so far.
 func (l *logOns) refused() (accounts int, heldBack uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,8 +246,8 @@ func (l *logOns) refused() (accounts int, heldBack uint64) {
 // isRefusal reports whether err says that a server refuses the credentials of a log-on.
 func isRefusal(err error) bool { return csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated }
 
-// explained adds to a refusal that log-ons are throttled. The text is the same for a log-on that
-// was made and one that was throttled: Kubernetes makes an event of each new text.
+// explained adds to a refusal that log-ons are throttled. Made and throttled log-ons get the same text, since Kubernetes makes
+// an event of each new text.
 func explained(err error) error {
 	return &csiproxy.Error{
 		Detail: "the server refuses the credentials; to keep the account from being locked, " +

@@ -19,8 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// maxAttempts bounds how often a mapping is checked again because another process makes
-// and removes it at the same time.
+// maxAttempts bounds how often a mapping is checked again while another process makes and removes it.
 const maxAttempts = 4
 
 // Wanted is a mapping that a call asks for.
@@ -29,9 +28,9 @@ type Wanted struct {
 	credentials csiproxy.SMBCredentials
 	local       pathpolicy.Path
 	localText   string // "" if nothing is to lead to the share
-	// Staging applies the rules of StageShare. The directory on the share must be there. The
-	// credentials must be those of the mapping. If the staging fails, a mapping that it has made
-	// is removed. An empty directory that a call has left at the local path is replaced.
+	// Staging applies the rules of StageShare. The directory on the share must exist. The
+	// credentials must match those of the mapping. A failed staging removes the mapping that it has made.
+	// An empty directory that a call has left at the local path is replaced.
 	Staging bool
 	// Privacy and ReadOnly are those of csiproxy.StageShareRequest.
 	Privacy  csiproxy.SharePrivacy
@@ -56,8 +55,8 @@ func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials
 	return wanted, wanted.at(err)
 }
 
-// checkNodeAccount refuses the node's own account if an option forbids it, and for administrative shares: by one of the
-// node's own names, such a mapping would give pods the node as SYSTEM.
+// checkNodeAccount refuses the node's own account if an option says so, and for administrative shares: a mapping of such a
+// share by one of the node's own names would give pods the node as SYSTEM.
 func (m *Mappings) checkNodeAccount(wanted Wanted) error {
 	if !wanted.credentials.AsNode() {
 		return nil
@@ -84,10 +83,10 @@ func (w Wanted) at(err error) error {
 	return &csiproxy.Error{Object: "local path " + quote.Text(w.localText), Err: err}
 }
 
-// Map maps a share, unless it is mapped, and makes the local path a link to it. If another call
-// removes the mapping before the link is made, Map begins again. If a staging fails, Map removes the
-// mapping that it has made, unless that is used: kubelet doesn't unstage a volume whose staging has
-// failed for good. If the removal fails, or the process dies before it, CleanUp finds the mapping.
+// Map maps a share, unless the share is mapped, and makes the local path a link to the share. If another call
+// removes the mapping before the link is made, Map begins again. If a staging fails, Map removes its new, unused
+// mapping: kubelet doesn't unstage a volume whose staging has failed for good. If the removal fails, or the process dies
+// before, CleanUp finds the mapping.
 func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 	made := false
 	defer func() {
@@ -101,7 +100,7 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 		}
 		if err := m.reach(ctx, wanted, made); err != nil {
 			if m.isUnmapped(ctx, wanted.remote) {
-				continue // the error only says that the share isn't mapped any more
+				continue // another call has removed the mapping, hence the error
 			}
 			return err
 		}
@@ -117,11 +116,10 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 		"the mapping was removed by others on every attempt; try again later")
 }
 
-// undoTimeout bounds the removal of what a failed call has made. The call's own context may have
-// ended already.
+// undoTimeout bounds the removal of a failed call's mapping. The call's own context may have ended.
 const undoTimeout = 30 * time.Second
 
-// undo removes the unused mapping of a failed staging. A concurrent call that needs the mapping makes it again.
+// undo removes the unused mapping of a failed staging. Concurrent calls for the share make a new mapping.
 func (m *Mappings) undo(ctx context.Context, remote unc.Path) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -131,19 +129,19 @@ func (m *Mappings) undo(ctx context.Context, remote unc.Path) {
 	}
 }
 
-// ensure maps a share, unless it is mapped, and reports whether it has made the mapping.
+// ensure maps a share, unless the share is mapped, and reports whether ensure has made the mapping.
 func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ error) {
 	f, err := m.gather(ctx, wanted)
 	if err != nil {
 		return false, err
 	}
 	switch choice, err := decide(f); choice {
+	case useIt:
+		return false, err
 	case refuseCaller:
 		if !m.isUnmapped(ctx, wanted.remote) { // else another call has removed the mapping during the query of its server
 			return false, err
 		}
-	case useIt:
-		return false, err
 	}
 	server, err := m.options.Locks.LockServer(ctx, wanted.remote)
 	if err != nil {
@@ -168,7 +166,7 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 		"the mapping was changed by others on every attempt; try again later")
 }
 
-// isUnmapped reports whether it is certain that a share isn't mapped now.
+// isUnmapped reports whether a share is certainly unmapped now.
 func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 	mappings, err := m.List(ctx)
 	return err == nil && !remote.MappedBy(mappings)
@@ -229,8 +227,8 @@ func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted W
 	return false, explain(err, m.requiresPrivacy(wanted))
 }
 
-// reach checks that the wanted directory on the share can be used. Except for a staging, it may be
-// missing, since somebody may make it later. Of the root of a share that was mapped before, the answer is known.
+// reach checks that the wanted directory on the share can be used. A directory may be missing, except for a staging, since
+// somebody may make it later. The root of a share that was mapped before has been queried already.
 func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	if wanted.remote.IsShare() && !made {
 		return nil
@@ -273,7 +271,7 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	return nil
 }
 
-// asPrivateAs keeps the encryption of a mapping that is made again: somebody who uses it may have required that.
+// asPrivateAs keeps the encryption of a mapping that is made again, since one of its users may require encryption.
 func (w Wanted) asPrivateAs(isPrivate bool) Wanted {
 	if isPrivate {
 		w.Privacy = csiproxy.PrivacyRequired

@@ -2,19 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shares does the operations on the node's SMB global mappings: shares that
-// every session of the node, and every container, can use without credentials of its
-// own.
+// every session and every container of the node can use without credentials.
 //
-// A share has one mapping, however many pods use it. Each operation first asks Windows
-// for the current state and then does what is missing. So it may be repeated, also
-// after a process that died half-way through it. Mappings end with a restart of the
-// node.
+// A share has one mapping, however many pods use the share. Each operation first asks Windows
+// for the current state and then does what is missing. So operations may be repeated, even
+// after a process has died half-way. Mappings end with a restart of the node.
 //
 // # When a mapping is made again
 //
-// If a mapping is removed, all pods of the node lose it. So it is removed only if it fails
-// for all of them already, and only if making it again can help. Windows' answer for the root of the share decides
-// that, and how the caller's credentials compare to those of the mapping: the same, another password of the same user,
+// If a mapping is removed, all pods of the node lose the share. So a mapping is removed only if it already fails
+// for all pods, and only if making it again can help. Windows' answer for the root of the share decides,
+// together with how the caller's credentials compare to those of the mapping: the same, another password of the same user,
 // another user, or unknown, since another process has made the mapping. Names and links
 // that pods have put on the share don't count.
 //
@@ -31,30 +29,28 @@
 //	5 while disconnected    refuse   refuse    refuse   replace
 //	any other               refuse   refuse    refuse   refuse
 //
-// An idle mapping is replaced, and one that something uses serves a caller whose credentials are unknown. If the root
-// is denied (5), and the directory on the share that is wanted is there, that counts as 0.
+// An idle mapping is replaced. A mapping in use serves a caller if the credentials of the mapping are unknown. A denied
+// root (5) counts as 0 if the wanted directory on the share exists.
 //
 // Nobody loses a mapping that works:
 //
-//   - A mapping has one session with its server, for the whole node. If Windows has to
-//     ask for a new session and the server refuses it, it refuses everybody. If an old
-//     session still works although the password was changed, the root is there.
+//   - A mapping has one session with its server, for the whole node. If Windows needs a new session and the
+//     server refuses it, all pods are refused. While an old session works after a change of the password, the root is
+//     there.
 //   - Credentials can't be tried beside a mapping: Windows allows one user for each server,
 //     and the old password isn't known to go back to. A caller with a wrong password may
 //     therefore cost the mapping, but only one that was refused already.
-//   - A mapping with the caller's own credentials can't become better by
-//     being made again with them. It stays, and works again when the server takes them
-//     again: an account is unlocked, a domain controller learns the password.
-//   - Any other error is taken for one that passes: a server or network that is down, a sick
+//   - Making a mapping with the caller's own credentials again can't help. The mapping stays, and works again once the
+//     server accepts the credentials: an account is unlocked, a domain controller learns the password.
+//   - Any other error is taken as transient: a server or network that is down, a sick
 //     disk, lack of resources. Windows then connects the mapping again by itself. Error 67, no
-//     such share, is one of these: Windows' WebDAV client gives it for a server that is down,
+//     such share, is transient, too: Windows' WebDAV client gives 67 for a server that is down,
 //     and a share that was removed by mistake comes back.
-//   - After a restart of the node Windows Server 2025 may list a mapping that has lost its
-//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It looks like one that the daemon
-//     has made before its own restart. Either has no connection, and
-//     denies access to everybody.
-//   - The root is queried twice: once without the lock of the server, and once with it. A log-on
-//     that was refused isn't made again by that: type logOns throttles it.
+//   - After a restart of the node, Windows Server 2025 may list a mapping that has lost its
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). Such a mapping has no connection,
+//     denies access to everybody, and looks like a mapping from before a restart of the daemon.
+//   - The root is queried twice: once without the lock of the server, and once with the lock. The second query doesn't
+//     repeat a refused log-on, since type logOns throttles log-ons.
 //
 // # Other mappings of a server
 //
@@ -68,12 +64,12 @@
 //	of another share, made by CSI Proxy     holds      goes     holds
 //	of another share, of another maker      holds      holds    holds
 //
-// One that serves is used by the caller, who needs no mapping of his own. If one holds the server, nothing is removed,
-// and the caller gets FailedPrecondition with its name and maker.
+// A mapping that serves takes the place of the wanted mapping. If a mapping holds the server, nothing is removed,
+// and the caller gets FailedPrecondition with the name and the maker of that mapping.
 //
 // # When a mapping is removed
 //
-// When the last volume on a share is unstaged and nothing else uses the mapping, it is removed: see
+// When the last volume on a share is unstaged and nothing else uses the mapping, the mapping is removed: see
 // [Mappings.RemoveUnused]. For requests of drivers and administrators see [Mappings.RemoveSMBGlobalMapping] and the
 // documentation of csiproxy.StorageOperations.
 package shares
@@ -111,41 +107,40 @@ type Options struct {
 	// RefuseNodeAccount refuses mappings with the node's own account. Default: an empty user name stands for it.
 	RefuseNodeAccount bool
 
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and each fault that an operation survives. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new one.
 	Runner *operation.Runner
-	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
-	// nothing: a server may take long to answer it.
+	// Locks locks shares and servers before a change. The groups of one node share the locker. Default: a new one. Queries take
+	// no lock, since a server may be slow to answer.
 	Locks *locks.Locker
-	// Users finds who uses disks and volumes. Default: one of its own.
+	// Users finds who uses disks and volumes. Default: a new one.
 	Users *users.Finder
-	// Shared is what is known of the node's mappings. The groups of a node and of its drivers share it. Default: one of
-	// its own.
+	// Shared remembers requests and log-ons. The groups of a node and of its drivers have the same one. Default: a new one.
 	Shared *Shared
 }
 
-// Shared is what is known of a node's mappings, for the node and its drivers: requests, and log-ons.
+// Shared remembers the requests and log-ons of a node and its drivers.
 type Shared struct {
 	requests *requests
 	logOns   *logOns
 }
 
-// NewShared returns what is known of the mappings of a node: nothing. The logger gets each log-on that is refused. ownerOf returns
-// the driver that has the server of a UNC path; "" if none has.
+// NewShared returns an empty Shared. The logger gets each refused log-on. ownerOf returns the driver that owns the server of a
+// UNC path, or "".
 func NewShared(log *slog.Logger, ownerOf func(path string) (driver string)) *Shared {
 	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log, ownerOf)}
 }
 
-// ofNobody is the owner of the servers on a node whose drivers have no endpoints of their own.
+// ofNobody is ownerOf on a node whose drivers share the node's endpoints.
 func ofNobody(string) string { return "" }
 
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
 // answer of an earlier log-on because of that.
 func (s *Shared) RefusedLogOns() (accounts int, heldBack uint64) { return s.logOns.refused() }
 
-// Mappings are the SMB global mappings of a node, or those of one driver. All methods may be called
-// concurrently. The groups of one node share one, so that they share its queries.
+// Mappings are the SMB global mappings of a node or of one driver. All methods may be called
+// concurrently. The groups of one node use the same Mappings, and so share queries.
 type Mappings struct {
 	*Shared
 	sys     System
@@ -155,8 +150,7 @@ type Mappings struct {
 	lists   operation.NextRun[struct{}, []win.SMBMapping]
 }
 
-// New returns the operations on the mappings of sys. Local paths are those that
-// paths allows.
+// New returns the operations on the mappings of sys. paths decides which local paths are allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))

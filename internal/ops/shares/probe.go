@@ -17,20 +17,18 @@ import (
 const queryTimeout = 10 * time.Second
 
 // List returns the SMB global mappings of the node. Concurrent callers share a query that begins
-// after they called, so each sees its own earlier changes. If ctx ends first, the error is ctx's. If
-// WMI doesn't answer before the timeout, it is csiproxy.ErrUnavailable; later callers get that at
-// once.
+// after their calls, so each caller sees its own earlier changes. If ctx ends first, List returns the error of ctx. If
+// WMI times out, List returns csiproxy.ErrUnavailable, at once for later callers.
 func (m *Mappings) List(ctx context.Context) ([]win.SMBMapping, error) {
 	return m.lists.Do(ctx, struct{}{}, m.sys.SMBGlobalMappings)
 }
 
-// Probe returns nil if a path on a share is there, and else Windows' error. Concurrent callers for one
-// path share a query that begins after they called. If ctx ends first, the error is ctx's. If the
-// server doesn't answer before the timeout, it is csiproxy.ErrUnavailable; later callers get that at
-// once. While log-ons to the share are throttled, the server isn't queried.
+// Probe returns nil if a path on a share exists, or else Windows' error. Concurrent callers for one
+// path share a query that begins after their calls. If ctx ends first, Probe returns the error of ctx. If the
+// server times out, Probe returns csiproxy.ErrUnavailable, at once for later callers. While log-ons to the share are throttled,
+// Probe returns the last refusal.
 //
-// Windows logs in to any server that it is asked about. So callers must know that the server may
-// be trusted with that.
+// A query makes Windows log on to the server. So callers must only probe servers that they trust with a log-on.
 func (m *Mappings) Probe(ctx context.Context, path unc.Path) error {
 	_, err := m.probes.Do(ctx, path.Folded(), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.logOns.probe(path, func() error {

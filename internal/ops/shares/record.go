@@ -19,13 +19,13 @@ import (
 )
 
 // A record says that CSI Proxy has made the mapping of a share. Administrators and other programs make mappings, too, and
-// Windows doesn't tell the maker. A mapping without a record is removed only on a request with its name.
+// Windows hides the maker. A mapping without a record is removed only on a request with its name.
 //
-// A record is an empty file, named after the share and its kind, in a directory below the Windows directory, where
-// only administrators can make one. It is made before the mapping, so a process that dies half-way
-// leaves no mapping without a record. A call that makes or drops a record has the share locked.
-// Mappings end with a restart of Windows, and records don't. So when mappings are listed, the records
-// of shares that aren't mapped are dropped. Other files in the directory stay.
+// A record is an empty file, named after the share and the kind of the record, in a directory below the Windows directory, where
+// only administrators can make files. The record is made before the mapping. So a process that dies half-way
+// leaves no mapping without a record. Calls that make or drop a record have the share locked.
+// Mappings end with a restart of Windows, whereas records stay. So when mappings are listed, the records
+// of unmapped shares are dropped. Other files in the directory stay.
 const recordDirectory = `csi-proxy-mappings`
 
 // recordKind is the purpose of a mapping. The character stands between server and share in the record's name; names of
@@ -34,7 +34,7 @@ type recordKind string
 
 const (
 	stagedRecord recordKind = "+" // for a staged path: the mapping goes with the last link
-	madeRecord   recordKind = "=" // for a caller whose uses of the mapping can't be seen
+	madeRecord   recordKind = "=" // for a caller who uses the mapping without a link
 )
 
 // recordName returns the name of the record of a share.
@@ -62,7 +62,7 @@ type RecordSystem interface {
 	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
 }
 
-// openRecords opens the directory of the records or, unless name is "", the file of that name in it.
+// openRecords opens the file name in the directory of the records, or the directory itself if name is "".
 func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenOptions) (win.File, error) {
 	windows, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
@@ -81,8 +81,7 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 	return file, nil
 }
 
-// record makes the record of a share, whose mapping is about to be made. isNew
-// says whether there was none of the kind.
+// record makes the record of a share before its mapping is made. isNew is false if the record existed.
 func (m *Mappings) record(ctx context.Context, r *locks.LockedShare, kind recordKind) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
 	err := m.makeRecord(ctx, recordName(r.Root, kind), file)
@@ -149,8 +148,8 @@ func (m *Mappings) dropRecord(ctx context.Context, r *locks.LockedShare, kind re
 	return file.Delete(ctx)
 }
 
-// ForeignRecords returns the paths of what is no record in the directory of the records: it is damaged,
-// or of others. It counts for nothing, and only an administrator removes it.
+// ForeignRecords returns the paths of damaged records and of other programs' files in the directory of the records. They are
+// ignored until an administrator removes them.
 func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ error) {
 	_, names, err := records(ctx, sys)
 	if err != nil || len(names) == 0 {
@@ -163,7 +162,7 @@ func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ er
 	return paths, err
 }
 
-// records returns the shares that have records, and the names of what else is in their directory.
+// records returns the shares that have records, and the names of other files in the directory.
 func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others []string, _ error) {
 	dir, err := openRecords(ctx, sys, "",
 		win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
@@ -192,8 +191,8 @@ func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others [
 	}
 }
 
-// dropStaleRecords drops the records of shares that aren't mapped in the way of CSI Proxy, such as after a restart of
-// Windows. A driver drops those of its own shares. Otherwise such a record would count for a mapping that somebody else makes later.
+// dropStaleRecords drops the records of shares without a plain mapping, such as after a restart of Windows. A stale record would
+// count for a mapping that another program makes later. A driver drops the records of its own shares.
 func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	shares, others, err := records(ctx, m.sys)
 	if err != nil {
@@ -218,8 +217,8 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	return nil
 }
 
-// staleTimeout is how long a query of mappings waits for the locks that it needs to drop a record. The call that
-// has them may wait for a server that doesn't answer. Then the next query drops the record.
+// staleTimeout is how long a query of mappings waits for the locks to drop a record. The owner of the locks may wait
+// for a silent server. Then the next query drops the record.
 const staleTimeout = time.Second
 
 func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
@@ -230,7 +229,7 @@ func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 		return err
 	}
 	defer locked.Release()
-	// Checked again with the locks: a call that makes a mapping makes the record first.
+	// Check again with the locks held: a call that makes a mapping makes the record first.
 	mapped, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil || hasPlain(mapped, remote) {
 		return err

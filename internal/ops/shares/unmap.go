@@ -100,8 +100,8 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed
 	return m.RemoveUnused(ctx, r, links)
 }
 
-// IsUnused reports whether the mapping of a share is one that is removed with the last link, and no
-// file on the share is open. It doesn't check whether there are links.
+// IsUnused reports whether the mapping of a share must go with the last link, and all files on the share are closed. Links
+// aren't counted.
 func (m *Mappings) IsUnused(ctx context.Context, remote unc.Path) (bool, error) {
 	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
@@ -116,10 +116,10 @@ func (m *Mappings) IsUnused(ctx context.Context, remote unc.Path) (bool, error) 
 	return err == nil, err
 }
 
-// requests keeps, for each share, the last request of the drivers of the group smb for its mapping.
-// These drivers request the removal of a mapping whenever they unstage a volume, though other volumes
-// may use it. Some do so before they remove their link, some afterwards, and any may repeat it. So a
-// mapping stays while a link leads to its share, and the request is kept until the last link is removed.
+// requests keeps, for each share, the last request of drivers of the group smb. These drivers request the removal of a mapping
+// whenever they unstage a volume, even while other volumes use the share. Some drivers do so before they remove their link, some
+// afterwards, and any driver may repeat the request. So a mapping stays while a link leads to the share, and the request is kept
+// until the last link is removed.
 type requests struct {
 	mu     sync.Mutex
 	byRoot map[string]request
@@ -139,7 +139,7 @@ func (q *requests) of(remote unc.Path) request {
 	return q.byRoot[remote.Root()]
 }
 
-// clear drops the requests for a share. The caller has the share locked, so it overwrites no other call's request.
+// clear drops the requests for a share. The lock of the share keeps other calls from making requests meanwhile.
 func (q *requests) clear(r *locks.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -217,8 +217,8 @@ func (m *Mappings) remoteOf(ctx context.Context, name string) (unc.Path, error) 
 // isLetter reports whether the name of a mapping is a drive letter.
 func isLetter(name string) bool { return len(name) == 2 && name[1] == ':' }
 
-// named finds a mapping by its name, whose path is remote. A directory without a mapping of its own names the mapping of
-// its share: NewSMBGlobalMapping maps the share of a directory.
+// named finds a mapping by its name, whose path is remote. The name of an unmapped directory means the mapping of the share,
+// since NewSMBGlobalMapping maps the share of a directory.
 func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win.SMBMapping, ok bool) {
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool {
 		if isLetter(name) {
@@ -236,7 +236,7 @@ func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win
 }
 
 // removeForCaller removes a mapping that the caller has named. While links lead to the share, the mapping stays until the
-// last link goes. A broken mapping of another program goes at once: its pods lose nothing, and the server becomes free for
+// last link goes. A broken mapping of another program goes at once: pods lose nothing, and the server becomes free for
 // other credentials.
 func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mapping win.SMBMapping) error {
 	links, err := m.LinksToShare(ctx, r.Share)
@@ -296,8 +296,8 @@ func (m *Mappings) unmappedError(r *LockedMapping) error {
 	return notMapped()
 }
 
-// Unlinked is to be called after a driver has removed a link to a share. If that was the last link,
-// and the removal of the mapping was requested, Unlinked removes the mapping.
+// Unlinked must be called after a driver has removed a link to a share. If the removal of the mapping was requested, and no
+// link is left, Unlinked removes the mapping.
 func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path) {
 	if len(m.requests.of(remote).toGo) == 0 {
 		return
@@ -308,8 +308,7 @@ func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path) {
 	}
 }
 
-// notMapped is the error of the removal of a mapping that isn't there. democratic-csi matches the
-// text, which is PowerShell's.
+// notMapped returns the error for the removal of a missing mapping. democratic-csi matches the text, which comes from PowerShell.
 func notMapped() error {
 	return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: winerr.ErrorNotConnected}
 }
