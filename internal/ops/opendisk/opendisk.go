@@ -75,7 +75,7 @@ const (
 // csiproxy.ErrNotFound. If it is a container's scratch disk, and access is for more than queries, it is
 // csiproxy.ErrFailedPrecondition.
 func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access) (*Disk, error) {
-	d, err := open(ctx, sys, n, win.AccessNone, access != win.AccessNone)
+	d, err := open(ctx, sys, n, access != win.AccessNone)
 	if err != nil || access == win.AccessNone {
 		return d, err
 	}
@@ -88,19 +88,12 @@ func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"it is the scratch disk of a container; name the disk of a volume instead")
 	}
-	return d.Reopen(ctx, sys, access)
+	return d.reopen(ctx, sys, access)
 }
 
-// open opens the disk n and notes its identity. With retry, it repeats an open that Windows refuses for
-// a moment.
-func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (*Disk, error) {
-	var h device.Handle
-	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
-		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)
-	}, func() (err error) {
-		h, err = device.Open(ctx, sys, win.PhysicalDrive(n), access)
-		return err
-	})
+// open opens the disk n for queries and notes its identity. With retry, it repeats an open that Windows refuses for a moment.
+func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retry bool) (*Disk, error) {
+	h, err := openNumber(ctx, sys, n, win.AccessNone, retry)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +109,18 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 	}
 	known = true
 	return d, nil
+}
+
+// openNumber opens the disk that has the number n now.
+func openNumber(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (
+	h device.Handle, _ error) {
+	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
+		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)
+	}, func() (err error) {
+		h, err = device.Open(ctx, sys, win.PhysicalDrive(n), access)
+		return err
+	})
+	return h, err
 }
 
 // askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
@@ -213,26 +218,19 @@ func ErrAnother(how string, current Hardware) error {
 	return ErrChanged(how)
 }
 
-// Reopen opens the same disk once more, and repeats that as Open does for writing.
-func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
-	again, err := open(ctx, sys, d.Number, access, true)
+// reopen opens the same disk once more, and repeats that as Open does for writing. The new handle isn't asked for the disk's
+// identity: d still has the number when the new handle is open, so both lead to one disk, and Verify compares the new
+// handle's own answers before each change.
+func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
+	h, err := openNumber(ctx, sys, d.Number, access, true)
 	if err != nil {
 		return nil, err
 	}
-	same := false
-	defer func() {
-		if !same {
-			again.Close()
-		}
-	}()
-	if err := d.checkNumber(ctx); err != nil { // if nil, the number was still d's when again was opened
+	if err := d.checkNumber(ctx); err != nil {
+		h.Close()
 		return nil, hasLeft(err)
 	}
-	if err := d.checkIdentity(again.Hardware); err != nil {
-		return nil, err
-	}
-	same = true
-	return again, nil
+	return &Disk{h, d.Number, d.Hardware}, nil
 }
 
 // VerifyLayout returns an error unless the disk has the partition table that a decision was

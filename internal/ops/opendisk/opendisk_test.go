@@ -89,40 +89,35 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// The same disk is opened once more, or none.
-func TestReopen(t *testing.T) {
-	for name, test := range map[string]struct {
-		swap    *winsim.DiskSpec // what comes in the place of the disk
-		another bool             // the second handle leads to another disk
-	}{
-		"the same disk":                     {},
-		"one that can't be told from it":    {swap: &winsim.DiskSpec{}},
-		"another one":                       {swap: &winsim.DiskSpec{Serial: "clone"}},
-		"another one, by the second handle": {another: true},
+// A disk that is opened for writing is the one whose identity was noted, whenever another disk comes in its place.
+func TestOpenForWriting(t *testing.T) {
+	for name, spec := range map[string]winsim.DiskSpec{
+		"one that can't be told from it": {Serial: "a"},
+		"another one":                    {Serial: "clone"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		opened := 0
+		for at := 1; ; at++ {
 			sim := simtest.Open(t, winsim.Delays{})
 			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
-			otherNumber := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other"})
-			d, err := opendisk.Open(t.Context(), sim, number, win.AccessNone)
-			simtest.Must(t, err)
-			defer d.Close()
-			if test.swap != nil {
-				simtest.Must(t, sim.SwapDisk(number, *test.swap, false))
-			}
-			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
-			simtest.Must(t, err)
-			defer other.Close()
-			sys := &twoFaced{System: sim, other: other, code: win.IoctlStorageQueryProperty,
-				query: win.EncodePropertyQuery(win.PropertyDevice), swapped: test.another}
-			again, err := d.Reopen(t.Context(), sys, win.GenericRead)
+			calls := 0
+			sim.OnCall(func(winsim.Call) {
+				if calls++; calls == at {
+					simtest.Must(t, sim.SwapDisk(number, spec, false))
+				}
+			})
+			d, err := opendisk.Open(t.Context(), sim, number, win.GenericRead|win.GenericWrite)
+			isSwapped := calls >= at
+			sim.OnCall(nil)
 			if err == nil {
-				again.Close()
+				opened++
+				simtest.Must(t, d.Verify(t.Context()))
+				simtest.Must(t, d.Close())
 			}
-			if same := test.swap == nil && !test.another; (err == nil) != same {
-				t.Errorf("the error is %v", err)
+			if !isSwapped {
+				break
 			}
-		})
+		}
+		simtest.Want(t, name+": how often it is opened", opened, 2) // swapped before the first handle is open, or after all calls
 	}
 }
 
