@@ -83,7 +83,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}
 	}
 	// Which is asked for again.
-	const arrival = "CM_Register_Notification, CreateFileW, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW, " +
+	const arrival = "CM_Register_Notification, CreateFileW, 3 GetVolumeNameForVolumeMountPointW, " +
 		"IOCTL_DISK_ARE_VOLUMES_READY"
 	const attributes, changed = "IOCTL_DISK_GET_DISK_ATTRIBUTES", "2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_UPDATE_PROPERTIES, " +
 		"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"
@@ -103,11 +103,11 @@ func TestErrorAtEachCall(t *testing.T) {
 		"online":           {disk: offline, operate: setState(true), passed: arrivalOnline},
 		"online of a copy": {disk: copied, operate: setState(true), passed: arrivalOnline},
 		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
-			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
+			passed: "2 GetVolumeNameForVolumeMountPointW"},
 		"online, was staged": {disk: staged(blocking), operate: setState(true),
 			passed: arrivalOnline},
 		// A broken disk must get offline.
-		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, GetFileAttributesW, " +
+		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, " +
 			"GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, " +
 			"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
 			"IOCTL_STORAGE_QUERY_PROPERTY"},
@@ -117,14 +117,14 @@ func TestErrorAtEachCall(t *testing.T) {
 				return "refused", nil
 			}
 			return nil, err
-		}, passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW, " +
+		}, passed: "2 GetVolumeNameForVolumeMountPointW, " +
 			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
-			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", IOCTL_DISK_CREATE_DISK, " + attributes +
 			", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_SET_DRIVE_LAYOUT_EX, " +
 			"3 IOCTL_DISK_UPDATE_PROPERTIES, IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
-			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
+			passed: "2 GetVolumeNameForVolumeMountPointW"},
 		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 			return attach(t, sim, winsim.DiskSpec{})
@@ -142,7 +142,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			"4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"ListDiskLocations": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.ListDiskLocations(ctx)
-		}, passed: "CreateFileW, CreateFileW partly, GetFileAttributesW, " +
+		}, passed: "CreateFileW, CreateFileW partly, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"3 IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
@@ -160,13 +160,13 @@ func TestErrorAtEachCall(t *testing.T) {
 			passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
 				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe": {disk: online, operate: list(describe, csiproxy.Selector{}), passed: "2 CreateFileW partly, " +
-			"GetFileAttributesW, 2 GetVolumeInformationW partly, " +
+			"2 GetVolumeInformationW partly, " +
 			"3 GetVolumeNameForVolumeMountPointW partly, " +
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe a copy": {disk: copied, operate: list(describe, csiproxy.Selector{SerialNumber: "SIM00000002"}),
-			passed: "4 CreateFileW, 2 CreateFileW partly, GetFileAttributesW, " +
+			passed: "4 CreateFileW, 2 CreateFileW partly, " +
 				"2 IOCTL_DISK_GET_DISK_ATTRIBUTES, IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
 				"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_DISK_GET_DRIVE_LAYOUT_EX partly, " +
 				"IOCTL_SCSI_GET_ADDRESS partly, 4 IOCTL_STORAGE_GET_DEVICE_NUMBER, " +

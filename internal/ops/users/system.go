@@ -180,12 +180,6 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 	volume := `\\?\GLOBALROOT` + onDevice.FindString(s.path)
 	switch {
 	case onVolume.MatchString(s.path):
-		if s.mayLack {
-			// A page file that is in use may refuse the query. Then it is there.
-			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
-				return err
-			}
-		}
 		name, err := f.volumeOfPath(ctx, sys, s.path)
 		if err != nil {
 			return err
@@ -193,6 +187,12 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		key := strings.ToLower(name)
 		if f.volumes[key] != "" {
 			return nil
+		}
+		if s.mayLack {
+			// A page file that is in use may refuse the query. Then it is there.
+			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
+				return err
+			}
 		}
 		f.volumes[key] = s.reason()
 		volume = device.VolumePath(name)
