@@ -169,9 +169,6 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.Dr
 	if hasPartition(layout) {
 		return false, refuseForeign(layout)
 	}
-	if err := h.Verify(ctx); err != nil {
-		return false, err
-	}
 	if err := d.options.Users.CheckEmptyDisk(ctx, h.Disk); err != nil {
 		return false, err
 	}
@@ -183,7 +180,7 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.Dr
 		if _, err := dataPartition(layout); err != nil {
 			return false, err
 		}
-		err := h.VerifyLayout(ctx, layout)
+		err := cmp.Or(h.Verify(ctx), h.VerifyLayout(ctx, layout))
 		return err == nil, err
 	}
 	geometry, err := h.Geometry(ctx)
