@@ -61,7 +61,8 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 		}
 		volumes, err := d.AwaitVolumes(ctx, h, layout, wanted)
 		for _, name := range volumes {
-			err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
+			_, onlineErr := d.BringVolumeOnline(ctx, n, name)
+			err = errors.Join(err, onlineErr)
 		}
 		return err
 	})
@@ -355,36 +356,40 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, layout *w
 // onlineGrace is how long a volume may take to come online once it has a name.
 const onlineGrace = 5 * time.Second
 
-// BringVolumeOnline brings a volume online. Windows does that by itself a moment after the volume has got its name, unless
-// automatic mounting is switched off on the node (mountvol /N). A volume that is online, formatted or not, isn't opened,
-// because the caller couldn't format it while it is open.
-func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) error {
-	err := d.askOnline(ctx, name)
+// BringVolumeOnline brings a volume online, and returns its file system, "" if it is raw. Windows does that by itself a moment
+// after the volume has got its name, unless automatic mounting is switched off on the node (mountvol /N). A volume that is
+// online, formatted or not, isn't opened, because the caller couldn't format it while it is open.
+func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) (fileSystem string, _ error) {
+	fileSystem, err := d.askOnline(ctx, name)
 	if isOffline(err) && !d.mountsByHand(ctx) {
-		err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() error { return d.askOnline(ctx, name) })
+		err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() (err error) {
+			fileSystem, err = d.askOnline(ctx, name)
+			return err
+		})
 	}
 	if isOffline(err) {
-		if err = d.onlineVolume(ctx, name); err == nil {
+		if fileSystem, err = d.onlineVolume(ctx, name); err == nil {
 			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 		}
 	}
 	if err == nil {
-		return nil
+		return fileSystem, nil
 	}
 	refusal := &csiproxy.Error{Object: "volume " + name, Err: err}
 	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // it has just been there, and may come back
 		refusal.Kind = csiproxy.ErrUnavailable
 	}
-	return refusal
+	return "", refusal
 }
 
-// askOnline returns nil if a volume is online, with a file system or without. If it isn't, isOffline is true of the error.
-func (d *Disks) askOnline(ctx context.Context, name string) error {
-	_, err := d.sys.VolumeInformation(ctx, name)
+// askOnline returns the file system of a volume that is online, "" if it is raw. If the volume isn't online, isOffline is true of
+// the error.
+func (d *Disks) askOnline(ctx context.Context, name string) (fileSystem string, _ error) {
+	info, err := d.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
-		return nil
+		return "", nil
 	}
-	return err
+	return info.FileSystem, err
 }
 
 func isOffline(err error) bool { return errors.Is(err, winerr.ErrorNotReady) }
@@ -395,25 +400,29 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 	return err == nil && off != 0
 }
 
-// onlineVolume brings a volume online that Windows has left offline. Its file system isn't mounted, so nobody can be using it.
+// onlineVolume brings a volume online that Windows has left offline, and returns its file system. Its file system isn't mounted, so nobody can be using it.
 //
 // The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
 // first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
 // online that isn't. So onlineVolume does that if the documented call has no effect.
-func (d *Disks) onlineVolume(ctx context.Context, name string) error {
+func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem string, _ error) {
 	err := d.setVolumeOnline(ctx, name, device.Handle.OnlineVolume)
 	if err == nil {
-		err = d.askOnline(ctx, name)
+		fileSystem, err = d.askOnline(ctx, name)
 	}
 	if !isOffline(err) {
-		return err
+		return fileSystem, err
 	}
-	return d.setVolumeOnline(ctx, name, func(h device.Handle, ctx context.Context) error {
+	err = d.setVolumeOnline(ctx, name, func(h device.Handle, ctx context.Context) error {
 		if err := h.OfflineVolume(ctx); err != nil {
 			return err
 		}
 		return h.OnlineVolume(context.WithoutCancel(ctx)) // what was begun
 	})
+	if err != nil {
+		return "", err
+	}
+	return d.askOnline(ctx, name)
 }
 
 // setVolumeOnline opens a volume and calls set.

@@ -57,14 +57,14 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	}
 	return staged, s.whileUsable(ctx, lockedDisk, r, func(layout *win.DriveLayout, made bool) error {
 		staged.Partitioned = made
-		volume, extent, err := s.lockVolume(ctx, lockedDisk, r, layout)
+		volume, extent, fileSystem, err := s.lockVolume(ctx, lockedDisk, r, layout)
 		if err != nil {
 			return err
 		}
 		defer volume.Release()
 		staged.VolumeID = volume.ID
 		formatted := false
-		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, r)
+		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, fileSystem, r)
 		staged.Formatted = staged.Formatted || formatted
 		if err != nil {
 			return err
@@ -260,40 +260,41 @@ func refuseBlank(layout *win.DriveLayout) error {
 	return nil
 }
 
-// lockVolume waits for the volumes of a disk that is online, and locks the one that is requested.
+// lockVolume waits for the volumes of a disk that is online, locks the one that is requested, and brings it online. fileSystem is
+// "" if the volume is raw.
 func (s *Staging) lockVolume(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
-	layout *win.DriveLayout) (_ *locks.LockedVolume, extent win.DiskExtent, _ error) {
+	layout *win.DriveLayout) (_ *locks.LockedVolume, extent win.DiskExtent, fileSystem string, _ error) {
 	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, layout, device.State{ReadOnly: r.ReadOnly})
 	if err != nil {
-		return nil, extent, err
+		return nil, extent, "", err
 	}
 	name, err := chosen(volumes, r.Partition)
-	if err == nil {
-		err = s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name)
-	}
 	if err != nil {
-		return nil, extent, err
+		return nil, extent, "", err
 	}
 	// The volume's id says which one is meant: no other disk has it.
 	volume, err := lockedDisk.LockVolume(ctx, csiproxy.VolumeID(name))
 	if err != nil {
-		return nil, extent, err
+		return nil, extent, "", err
 	}
-	isOnDisk := false
+	isReady := false
 	defer func() { // also after a panic, which the daemon survives
-		if !isOnDisk {
+		if !isReady {
 			volume.Release()
 		}
 	}()
+	if fileSystem, err = s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name); err != nil {
+		return nil, extent, "", err
+	}
 	extent, err = users.Extent(ctx, s.Sys, volume.ID)
 	if err == nil && extent.DiskNumber != lockedDisk.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
 	if err != nil {
-		return nil, extent, err
+		return nil, extent, "", err
 	}
-	isOnDisk = true
-	return volume, extent, nil
+	isReady = true
+	return volume, extent, fileSystem, nil
 }
 
 // chosen returns the volume of a partition; that of the only one if partition is 0.
@@ -317,14 +318,10 @@ func refuse(reason string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
-// format formats a volume if it is raw, and returns its file system.
+// format formats a volume if it is raw, and returns its file system. fileSystem is the one that it has.
 func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
-	extent win.DiskExtent, r csiproxy.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
-	info, hasOne, err := s.Volumes.Information(ctx, volume.ID)
-	if err != nil {
-		return "", false, err
-	}
-	if !hasOne {
+	extent win.DiskExtent, fileSystem string, r csiproxy.StageVolumeRequest) (_ string, formatted bool, _ error) {
+	if fileSystem == "" {
 		if r.ReadOnly {
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 				"volume %s has no file system, and a volume that is staged read-only isn't formatted", volume.ID)
@@ -338,19 +335,21 @@ func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volu
 			return "", false, err
 		}
 		formatted = true
-		if info, _, err = s.Volumes.Information(ctx, volume.ID); err != nil {
+		info, _, err := s.Volumes.Information(ctx, volume.ID)
+		if err != nil {
 			return "", true, err
 		}
+		fileSystem = info.FileSystem
 	}
 	switch {
-	case info.FileSystem == "":
+	case fileSystem == "":
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
 			volume.ID)
-	case otherFileSystem(r.Format, info.FileSystem):
+	case otherFileSystem(r.Format, fileSystem):
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"volume %s has the file system %s, not %s as requested", volume.ID, info.FileSystem, r.Format.FileSystem)
+			"volume %s has the file system %s, not %s as requested", volume.ID, fileSystem, r.Format.FileSystem)
 	}
-	return info.FileSystem, formatted, nil
+	return fileSystem, formatted, nil
 }
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
