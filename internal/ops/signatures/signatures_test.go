@@ -119,8 +119,8 @@ func TestReads(t *testing.T) {
 		recognise    func(context.Context, Reader, int64, uint32) (string, error)
 		calls, bytes int
 	}{
-		"volume": {Recognise, 6, 1<<20 + (516+4*4)<<10},
-		"disk":   {recogniseDisk, 10, 1<<20 + (516+4*4)<<10 + 4*sector},
+		"volume": {Recognise, 4, 1<<20 + 3*4<<10 + 3087*sector},
+		"disk":   {recogniseDisk, 7, 1<<20 + 3*4<<10 + 3087*sector + 3*sector},
 	} {
 		var r counter
 		if found, err := c.recognise(t.Context(), &r, size, sector); found != "" || err != nil {
