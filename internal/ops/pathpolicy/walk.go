@@ -450,21 +450,6 @@ func (f *File) below(names []string) Entry {
 	return Entry{walk: f.entry.walk, dir: f, names: names, start: f.entry.start}
 }
 
-// Examine reads the attributes of f, and the link or mount point that it is; nil if it is none. It
-// reads them anew each time, since a directory can become a link, and a link a directory, while open.
-func (f *File) Examine(ctx context.Context) (info win.FileInfo, link *Link, err error) {
-	const attempts = 4
-	for range attempts {
-		if info, err = f.Info(ctx); err != nil || !info.IsReparsePoint() {
-			return info, nil, err
-		}
-		if link, err := f.Link(ctx); !errors.Is(err, winerr.ErrorNotAReparsePoint) {
-			return info, &link, err
-		}
-	}
-	return info, nil, errUnsettled()
-}
-
 // Info returns the attributes of f as they are now.
 func (f *File) Info(ctx context.Context) (win.FileInfo, error) { return f.handle.Info(ctx) }
 

@@ -199,14 +199,14 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 // mountedAt returns the volume that is mounted at an open directory; "" if none is. A
 // link there is refused.
 func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.VolumeID, error) {
-	_, link, err := directory.Examine(ctx)
-	if err != nil || link == nil {
-		return "", err
-	}
-	if !link.IsMountPoint() {
+	link, err := directory.Link(ctx)
+	switch {
+	case errors.Is(err, winerr.ErrorNotAReparsePoint):
+		return "", nil
+	case err == nil && !link.IsMountPoint():
 		return "", refuse(isLink)
 	}
-	return csiproxy.VolumeID(link.Volume), nil
+	return csiproxy.VolumeID(link.Volume), err
 }
 
 // refuseOther is the error of a path at which another volume is mounted.
