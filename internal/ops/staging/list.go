@@ -124,7 +124,9 @@ func isSilent(err error) bool {
 // ListVolumes implements [csiproxy.StorageOperations].
 func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
 	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
-	return s.list(ctx, false)
+	list, err := s.lists.Do(ctx, struct{}{}, func(ctx context.Context) (csiproxy.VolumeList, error) { return s.list(ctx, false) })
+	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own
+	return list, err
 }
 
 // list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some

@@ -90,6 +90,7 @@ type Staging struct {
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
 	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]initiator.LUN]
+	lists   operation.NextRun[struct{}, csiproxy.VolumeList]
 }
 
 // New returns the tasks which use the operations in g.
