@@ -61,7 +61,10 @@ func (f *File) Unmount(ctx context.Context) error {
 	if err := f.denyCreation(ctx, false); err != nil {
 		return err
 	}
-	err = f.unmount(ctx)
+	if err = f.unmount(ctx); err == nil {
+		f.entry.walk.policy.log.Info("a volume was unmounted only without the entry that denies new files in its directory",
+			"path", f.Path())
+	}
 	// The entry is added even if the unmount has failed: while a volume is mounted, it does no harm.
 	return cmp.Or(err, f.tryToDenyCreation(context.WithoutCancel(ctx)))
 }

@@ -249,7 +249,8 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			sys := newNode(t)
 			must(t, sys.SetSettings(settings))
 			volume, _ := newVolume(t, sys)
-			p := newPolicy(t)
+			var log strings.Builder
+			p := mustNew(t, pathpolicy.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			reach := func(d win.Disposition, f func(dir *pathpolicy.File) error) {
 				t.Helper()
 				must(t, p.Hold(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
@@ -272,6 +273,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			must(t, sys.WriteFile(path+`\first`, nil))
 			unmountThere()
 			simtest.WantErrorOf(t, "a file in the unmounted directory", sys.WriteFile(path+`\x`, nil), winerr.ErrorAccessDenied)
+			simtest.Want(t, "the log has it", strings.Contains(log.String(), "unmounted only without the entry"), settings.DeniedMountPoints)
 			mountThere()
 			must(t, sys.WriteFile(path+`\second`, nil))
 			unmountThere()
