@@ -168,8 +168,12 @@ func quickCreate(t testing.TB, q *quick) {
 }
 
 func quickVolume(t testing.TB, q *quick) {
-	q.volume = q.volumeOf(t, q.disk.Number)
 	path := fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d\`, q.disk.Number, q.basicData(t).Number)
+	_, err := q.System.VolumeNameForMountPoint(t.Context(), path)
+	t.Logf("asked at once for the volume's name, Windows answers %v", err)
+	q.volume = q.volumeOf(t, q.disk.Number)
+	_, err = q.System.VolumeInformation(t.Context(), q.volume)
+	t.Logf("asked for the volume's file system, %v", err)
 	if name, err := q.System.VolumeNameForMountPoint(t.Context(), path); err != nil || !strings.EqualFold(name, q.volume) {
 		t.Errorf("%s leads to %q, %v, want %s", path, name, err, q.volume)
 	}
