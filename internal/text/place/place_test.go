@@ -28,7 +28,9 @@ func TestParse(t *testing.T) {
 		"SCSI0": {},
 		"":      {},
 		`C:\ProgramData\containerd\root\snapshots\136\sandbox.vhdx`: {},
-		// None of real disks: the last controller of data disks, the one after it, and what is cut short.
+		// None of real disks: without a port, the last controller of data disks, the one after it, and what is cut short.
+		azure + "30746 : Adapter 0 : Target 0 : LUN 1": {place.Place{
+			Adapter: "0", Bus: "0", Device: "63667", Function: "30746", Target: "0", LUN: "1"}, true, false},
 		azure + "30749 : Adapter 4 : Port 0 : Target 0 : LUN 9": {place.Place{
 			Adapter: "4", Bus: "0", Device: "63667", Function: "30749", Target: "0", LUN: "9"}, false, true},
 		azure + "30750 : Adapter 4 : Port 0 : Target 0 : LUN 9": {place.Place{
