@@ -371,7 +371,7 @@ func TestOwnLinks(t *testing.T) {
 func TestProtectedVolumesOfDriver(t *testing.T) {
 	sys := simtest.Open(t, winsim.Delays{})
 	check := func(reason string) VolumeCheck {
-		return func(context.Context, string) (string, error) { return reason, nil }
+		return func(context.Context, string) (string, map[string]string, error) { return reason, nil, nil }
 	}
 	node, err := New(Options{Drivers: []Driver{{Name: "red"}}, OfTheNode: check("the node's")})
 	simtest.Must(t, err)

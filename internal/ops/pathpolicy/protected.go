@@ -15,8 +15,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't.
-type VolumeCheck func(ctx context.Context, volume string) (reason string, err error)
+// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. volumeOf are the volumes of the drives, such as
+// C:, that it has asked Windows for.
+type VolumeCheck func(ctx context.Context, volume string) (reason string, volumeOf map[string]string, err error)
 
 // protectedVolume returns the drive or volume that a name of Options.ProtectedVolumes means.
 func protectedVolume(name string) (string, error) {
@@ -50,16 +51,23 @@ func (p *Policy) VolumeNamed(ctx context.Context, sys System, name string) (stri
 // directory can make it a mount point of any volume. Protected are the volume of C:, those in
 // Options.ProtectedVolumes, and those that hold an allowed directory.
 func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reason string, _ error) {
+	var volumeOf map[string]string
 	if p.ofTheNode != nil {
-		if reason, err := p.ofTheNode(ctx, volume); reason != "" || err != nil {
+		var err error
+		if reason, volumeOf, err = p.ofTheNode(ctx, volume); reason != "" || err != nil {
 			return reason, err
 		}
 	}
-	return p.ProtectsBesideWindows(ctx, sys, volume)
+	return p.protects(ctx, sys, volume, volumeOf)
 }
 
 // ProtectsBesideWindows is Protects for a volume that lies on no disk that Windows runs from.
 func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
+	return p.protects(ctx, sys, volume, nil)
+}
+
+// protects is ProtectsBesideWindows where the volumes of some drives are known.
+func (p *Policy) protects(ctx context.Context, sys System, volume string, volumeOf map[string]string) (reason string, _ error) {
 	volumes := slices.Clone(p.protected)
 	for _, root := range p.roots {
 		// An allowed directory may be a link to another drive. Then both drives are protected, its
@@ -72,11 +80,14 @@ func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume s
 	}
 	slices.Sort(volumes)
 	for _, v := range slices.Compact(volumes) {
-		v, err := p.VolumeNamed(ctx, sys, v)
-		if err != nil {
-			return "", err
+		name := volumeOf[v]
+		if name == "" {
+			var err error
+			if name, err = p.VolumeNamed(ctx, sys, v); err != nil {
+				return "", err
+			}
 		}
-		if strings.EqualFold(v, volume) {
+		if strings.EqualFold(name, volume) {
 			return "it is protected: it is that of drive C:, holds an allowed directory, or is named by -protected-volume", nil
 		}
 	}

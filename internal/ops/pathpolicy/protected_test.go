@@ -45,9 +45,13 @@ func TestProtects(t *testing.T) {
 		{newPolicy(t, `E:\missing\x`, `X:\missing`), "C: D: E:"},
 		{protect(t, nil, "G", `h:\`, `x:`), "C: D: G: H:"},
 		{protect(t, nil, strings.ToUpper(strings.TrimSuffix(volumes["G:"], `\`))), "C: D: G:"},
-		{protect(t, func(_ context.Context, v string) (string, error) {
-			return map[string]string{volumes["H:"]: "of the check"}[v], nil
+		{protect(t, func(_ context.Context, v string) (string, map[string]string, error) {
+			return map[string]string{volumes["H:"]: "of the check"}[v], nil, nil
 		}), "C: D: H:"},
+		// What the check knows isn't asked again: here, that H: has the letter C:.
+		{protect(t, func(context.Context, string) (string, map[string]string, error) {
+			return "", map[string]string{"C:": volumes["H:"]}, nil
+		}), "D: H:"},
 	} {
 		var got []string
 		for _, drive := range []string{"C:", "D:", "E:", "F:", "G:", "H:"} {
@@ -70,7 +74,7 @@ func TestProtects(t *testing.T) {
 	}
 
 	failed := errors.New("of the check")
-	p := protect(t, func(context.Context, string) (string, error) { return "", failed })
+	p := protect(t, func(context.Context, string) (string, map[string]string, error) { return "", nil, failed })
 	if _, err := p.Protects(t.Context(), sys, volumes["G:"]); !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}

@@ -72,27 +72,24 @@ func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) err
 // SystemVolumes returns the check for pathpolicy.Policy.Protects of the volumes that Windows runs
 // from: those of which any part lies on one of its disks. sys is that of the node; volumes opens the volumes that are checked.
 func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck {
-	return func(ctx context.Context, volumeName string) (reason string, err error) {
+	return func(ctx context.Context, volumeName string) (reason string, volumeOf map[string]string, err error) {
 		f, err := findSystemDisks(ctx, sys)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if reason := f.volumes[strings.ToLower(volumeName)]; reason != "" {
-			return reason, nil
+			return reason, nil, nil
 		}
 		extents, err := device.ExtentsOf(ctx, volumes, device.VolumePath(volumeName))
-		if winerr.IsGone(err) {
-			return "", nil // Windows doesn't run from a volume that isn't there
-		}
-		if err != nil {
-			return "", err
+		if err != nil && !winerr.IsGone(err) { // Windows doesn't run from a volume that isn't there
+			return "", nil, err
 		}
 		for _, e := range extents {
 			if reason := f.disks[e.DiskNumber]; reason != "" {
-				return reason, nil
+				return reason, nil, nil
 			}
 		}
-		return "", nil
+		return "", f.mountPoints, nil
 	}
 }
 

@@ -35,7 +35,7 @@ func TestSystemDisks(t *testing.T) {
 		t.Helper()
 		all, err := finder.SystemDisks(t.Context())
 		simtest.Must(t, err)
-		ofVolume, err = users.SystemVolumes(sim, sim)(t.Context(), strings.ToUpper(name))
+		ofVolume, _, err = users.SystemVolumes(sim, sim)(t.Context(), strings.ToUpper(name))
 		simtest.Must(t, err)
 		err = finder.CheckSystemDisk(t.Context(), number)
 		if (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (all[number] != "") {
