@@ -91,17 +91,25 @@ func TestPods(t *testing.T) {
 					checkContainer(t, template.Name+" "+c.Name, pod, c)
 				}
 			}
+			withRole := make(map[string]bool)
+			for _, binding := range manifests.All[*rbac.ClusterRoleBinding](objects) {
+				for _, subject := range binding.Subjects {
+					withRole[subject.Namespace+"/"+subject.Name] = true
+				}
+			}
 			for _, set := range manifests.All[*apps.DaemonSet](objects) {
-				checkDaemonSet(t, set, &set.Spec.Template.Spec)
+				pod := &set.Spec.Template.Spec
+				checkDaemonSet(t, set, pod, withRole[set.Namespace+"/"+pod.ServiceAccountName])
 			}
 		})
 	}
 }
 
-func checkDaemonSet(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
+func checkDaemonSet(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec, withRole bool) {
 	t.Helper()
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-		t.Errorf("%s: a token for the Kubernetes API is mounted", set.Name)
+	// A token for the Kubernetes API is mounted where the account may do something with it.
+	if mounts := pod.AutomountServiceAccountToken; mounts == nil || *mounts != withRole {
+		t.Errorf("%s: automountServiceAccountToken isn't %t, and its account has a role: %[2]t", set.Name, withRole)
 	}
 	if pod.OS == nil || pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" {
 		t.Errorf("%s: not only for Windows nodes", set.Name)

@@ -70,6 +70,8 @@ var Bases = []string{
 	"example-driver/simulated",
 	"kubectl-plugin",
 	"metrics-reader",
+	"openshift/ebs",
+	"openshift/vsphere",
 }
 
 // Everything returns all manifests that people can get: each base, and the chart for each of

@@ -34,6 +34,7 @@ func TestServerTakesTheManifests(t *testing.T) {
 	apply := newApplier(t)
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
 	apply.really(t, []byte(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: windows, namespace: csi-proxy}}`))
+	makeOperatorsNamespace(t, apply)
 	for name, rendered := range manifests.Everything(t) {
 		for _, document := range manifests.Documents(t, rendered) {
 			object := read(t, document)
@@ -201,14 +202,8 @@ func read(t *testing.T, document []byte) *unstructured.Unstructured {
 // checked by it: the tests without a server decode them into the operator's types.
 func makeMonitoring(t *testing.T) {
 	t.Helper()
-	makeKind(t, "PodMonitor")
-	makeKind(t, "PrometheusRule")
-}
-
-func makeKind(t *testing.T, kind string) {
-	t.Helper()
-	singular := strings.ToLower(kind)
-	definition := strings.NewReplacer("PodMonitor", kind, "podmonitor", singular).Replace(`
+	for _, kind := range []string{"PodMonitor", "PrometheusRule"} {
+		makeKind(t, []byte(strings.NewReplacer("PodMonitor", kind, "podmonitor", strings.ToLower(kind)).Replace(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: podmonitors.monitoring.coreos.com}
@@ -221,13 +216,20 @@ spec:
       served: true
       storage: true
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`)
+`)))
+	}
+}
+
+// makeKind makes the server know a kind by its definition.
+func makeKind(t *testing.T, definition []byte) {
+	t.Helper()
 	apply := newApplier(t)
-	apply.really(t, []byte(definition))
-	must(t, controlplane.Await(t.Context(), "the server knows the kind "+kind, cluster.Ended, func() (bool, error) {
+	apply.really(t, definition)
+	name := read(t, definition).GetName()
+	must(t, controlplane.Await(t.Context(), "the server knows "+name, cluster.Ended, func() (bool, error) {
 		object, err := apply.client.Resource(
 			schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-			Get(t.Context(), singular+"s.monitoring.coreos.com", meta.GetOptions{})
+			Get(t.Context(), name, meta.GetOptions{})
 		if err != nil {
 			return false, err
 		}
