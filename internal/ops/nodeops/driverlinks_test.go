@@ -193,24 +193,63 @@ func TestMountPointOfClone(t *testing.T) {
 	})
 }
 
-// A driver at the shared endpoints, whose disk is no driver's, stages its volume beside a mount point of it in a driver's directory, also
-// if that hangs. It doesn't take the disk offline, since that driver may have mounted the volume there.
+// Nor is one inside another driver's volume, or in data of a pod's own, which may hang, too.
+func TestMountPointInAnothersVolume(t *testing.T) {
+	for place, dir := range map[string]string{
+		"another driver's volume": `X:\mine`, "a pod's own data": simtest.Kubelet + `\pods\blue\volumes\kubernetes.io~empty-dir\data\mine`,
+	} {
+		for _, endpoints := range []string{"the driver's", "the node's"} {
+			for _, trouble := range []string{"nothing", "the directory hangs", "the other driver's volume hangs", "its disk is sick"} {
+				t.Run(fmt.Sprint(place, ", ", endpoints, " endpoints, ", trouble), func(t *testing.T) {
+					beside(t, func(t *testing.T, w *tenants, d, other *tenant, _ string) {
+						if endpoints == "the node's" {
+							d.Operations = w.node.Operations
+						}
+						w.must(w.sim.SetVolumeLetter(string(other.volume), "X:"))
+						w.must(w.sim.MkdirAll(dir))
+						w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\`, string(d.volume)))
+						w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+						switch trouble {
+						case "the directory hangs":
+							w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+						case "the other driver's volume hangs":
+							w.must(beginTrouble(w.sim, diskTroubles["hangs"], "", strings.TrimSuffix(string(other.volume), `\`)))
+						case "its disk is sick":
+							w.must(beginTrouble(w.sim, diskTroubles["fails"], "", fmt.Sprintf("PhysicalDrive%d ", other.number)))
+						}
+						for range 2 {
+							wantAtOnce(t, "UnstageVolume", func(ctx context.Context) error {
+								unstaged, err := d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+								simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+								return err
+							})
+							time.Sleep(time.Minute) // of the bubble
+							wantAtOnce(t, "StageVolume", stagingOf(d))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A driver at the shared endpoints, whose disk is no driver's, stages its volume beside mount points of it in a driver's directory,
+// which aren't asked, since they may hang. It doesn't take the disk offline, since that driver may have mounted the volume there.
 func TestMountPointOfNobodysVolume(t *testing.T) {
 	beside(t, func(t *testing.T, w *tenants, _, _ *tenant, dir string) {
 		w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
 		d := &tenant{Operations: w.node.Operations, serial: "green", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
 		w.must(stagingOf(d)(t.Context()))
-		w.must(w.sim.MkdirAll(dir + `\mine`))
-		w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\mine\`, w.volumeAt(d.staging)))
-		for _, hangs := range []bool{false, true} {
-			if hangs {
-				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
-			}
-			unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
-			w.must(err)
-			simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
-			wantAtOnce(t, "StageVolume", stagingOf(d))
+		for i := range 100 {
+			planted := fmt.Sprintf(`%s\mine%d`, dir, i)
+			w.must(w.sim.MkdirAll(planted))
+			w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, w.volumeAt(d.staging)))
 		}
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+		unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+		w.must(err)
+		simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
+		wantAtOnce(t, "StageVolume", stagingOf(d))
 	})
 }
 

@@ -152,6 +152,12 @@ func (p *Policy) depth(path Path) int {
 	return depth
 }
 
+// IsOfPod reports whether a path lies where a pod has data of its own. No driver stages or publishes there.
+func (p *Policy) IsOfPod(path Path) bool {
+	names, _ := p.belowPods(path)
+	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
+}
+
 func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
 }

@@ -97,6 +97,30 @@ func TestCheckSearched(t *testing.T) {
 	}
 }
 
+// TestIsOfPod has what is a pod's own, and what kubelet and drivers have beside it.
+func TestIsOfPod(t *testing.T) {
+	p := newPolicy(t)
+	for path, isOfPod := range map[string]bool{
+		`plugins\driver\kubernetes.io~empty-dir`:              false,
+		`pods\uid`:                                            false,
+		`pods\uid\volumes\kubernetes.io~csi\pv\mount`:         false,
+		`pods\uid\volumes\kubernetes.io~csi\pv\mount\x`:       true,
+		`pods\uid\volumes\kubernetes.io~local-volume\pv`:      false,
+		`pods\uid\volumes\kubernetes.io~local-volume\pv\x`:    true,
+		`pods\uid\volumes\kubernetes.io~empty-dir\cache`:      true,
+		`pods\uid\volumes\Kubernetes.IO~Secret\cache\x`:       true,
+		`pods\uid\containers\x`:                               true,
+		`pods\uid\volume-subpaths\name\container\0`:           false,
+		`pods\uid\volume-subpaths\name\container\0\directory`: true,
+	} {
+		parsed, err := p.Parse(kubelet+`\`+path, pathpolicy.MaxPath)
+		must(t, err)
+		if got := p.IsOfPod(parsed); got != isOfPod {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+}
+
 // A link to a file leads to no volume and no share.
 func TestLinksToFilesAreLeftOut(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)

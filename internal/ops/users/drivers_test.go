@@ -295,12 +295,38 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
 }
 
-// A volume that is no driver's counts as mounted in a driver's own directory if that hangs.
+// However many mount points of a volume a driver has planted, its owner, and that of the volume which has them, is asked once.
+func TestManyMountPoints(t *testing.T) {
+	for place, of := range map[string]string{"a directory": directoryOf("blue"), "a volume": `X:`} {
+		for who, most := range map[string]int{"red": 20, "": 30} {
+			s := newShared(t)
+			simtest.Must(t, s.sim.SetVolumeLetter(string(s.volumes["blue"]), "X:"))
+			for i := range 100 {
+				path := fmt.Sprintf(`%s\mount%d`, of, i)
+				simtest.Must(t, s.sim.MkdirAll(path))
+				simtest.Must(t, s.sim.SetVolumeMountPoint(t.Context(), path+`\`, string(s.volumes["red"])))
+			}
+			finder := s.node
+			if who != "" {
+				finder = s.own[who]
+			}
+			calls := 0
+			s.sim.OnCall(func(winsim.Call) { calls++ })
+			mounted, err := finder.MountedAt(t.Context(), string(s.volumes["red"]))
+			simtest.Must(t, err)
+			simtest.Want(t, "where it is mounted", len(mounted), 0)
+			if calls > most {
+				t.Errorf("in %s, by %q: %d calls", place, who, calls)
+			}
+		}
+	}
+}
+
+// To the node, a driver's volume counts as mounted in its own directory if that hangs.
 func TestMountedWhereDirectoryHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(t)
-		clear(s.owners)
-		path := directoryOf("blue") + `\mount`
+		path := directoryOf("red") + `\mount`
 		simtest.Mount(t, s.sim, path, string(s.volumes["red"]))
 		simtest.Must(t, s.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint}, time.Hour))
 		begun := time.Now()
