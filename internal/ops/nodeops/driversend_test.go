@@ -21,7 +21,7 @@ import (
 )
 
 // A driver ends what it has on a disk that doesn't say any more whose it is, also if Windows lists a mount point of its volume in
-// another driver's directory.
+// another driver's directory, or in its volume.
 func TestDriverEndsUseOfSickDisk(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, d *tenant) error{
 		"UnstageVolume": func(ctx context.Context, d *tenant) error {
@@ -42,8 +42,11 @@ func TestDriverEndsUseOfSickDisk(t *testing.T) {
 					w.begin(other)
 					w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
 					planted := simtest.Kubelet + `\plugins\` + other.name + `\planted`
-					w.must(w.sim.MkdirAll(planted))
-					w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(d.volume)))
+					w.must(w.sim.SetVolumeLetter(string(other.volume), "X:"))
+					for _, mountPoint := range []string{planted, `X:\planted`} {
+						w.must(w.sim.MkdirAll(mountPoint))
+						w.must(w.sim.SetVolumeMountPoint(t.Context(), mountPoint+`\`, string(d.volume)))
+					}
 					w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
 						Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, refusal))
 					before := w.state()

@@ -127,7 +127,7 @@ func (d *sickDisk) Close() error {
 // ownsSickDisk presumes whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
 // the use of the disk. It does if one of its volumes is mounted in the driver's own directories, and at no others, or was
 // so when a disk was opened that is still open. If the last disk with the number has said whose it was, only that driver owns
-// this one, and mount points in other drivers' own directories don't matter: these may be planted. What doesn't answer proves nothing.
+// this one, and other mount points don't matter: other drivers may have planted them. What doesn't answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	last, isKnown := s.table.lastOwners.Load(n)
 	if isKnown && last != s.driver.Name {
@@ -147,7 +147,7 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 		paths, _ := s.System.VolumePathNames(ctx, name)
 		drivers := make(map[string]bool) // in whose own directories it is mounted
 		for _, path := range paths {
-			if driver := s.driverAt(path); len(path) > len(`C:\`) && (!isKnown || driver == "" || driver == s.driver.Name) {
+			if driver := s.driverAt(path); len(path) > len(`C:\`) && (!isKnown || driver == s.driver.Name) {
 				drivers[driver] = true
 			}
 		}

@@ -104,7 +104,7 @@ func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name stri
 		return "", false
 	}
 	disk, err := t.ask(ctx, t.sys, d)
-	if err != nil || !disk.hasAdapter && slices.ContainsFunc(t.drivers, needsAddress) {
+	if err != nil || t.lacksAddress(disk) {
 		return "", false
 	}
 	name, err = t.ownerOf(disk)
@@ -120,10 +120,15 @@ func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *open
 	if err != nil {
 		return "", err
 	}
-	if name, err = t.ownerOf(disk); err == nil {
+	if name, err = t.ownerOf(disk); err == nil && (name != "" || !t.lacksAddress(disk)) {
 		t.lastOwners.Store(d.Number, name)
 	}
 	return name, err
+}
+
+// lacksAddress reports whether a disk hasn't said the address by which it may be a driver's. A sick one may do so later.
+func (t *Table) lacksAddress(disk asked) bool {
+	return !disk.hasAdapter && slices.ContainsFunc(t.drivers, needsAddress)
 }
 
 // ask completes the description of a disk by its SCSI address and its iSCSI target, where an owner of the table is

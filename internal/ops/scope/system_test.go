@@ -271,7 +271,7 @@ func TestSickDisk(t *testing.T) {
 		}},
 		"mounted in another's directory, too": {prepare: mountInOtherDir},
 		"it was the driver's":                 {last: []string{"own"}, isOwn: true, prepare: mountInOtherDir},
-		"it was the driver's, and is mounted elsewhere": {last: []string{"own"}, prepare: func(n *node) error {
+		"it was the driver's, and is mounted elsewhere": {last: []string{"own"}, isOwn: true, prepare: func(n *node) error {
 			return errors.Join(n.MkdirAll(mountPoint), n.SetVolumeMountPoint(context.Background(), mountPoint, n.volumes["own"]))
 		}},
 		"it was the driver's, and isn't mounted": {last: []string{"own"},
@@ -357,6 +357,22 @@ func TestLastOwner(t *testing.T) {
 		simtest.Want(t, vendor+": it is the driver's", err == nil, vendor == "own")
 		last, _ := s.table.lastOwners.Load(number)
 		simtest.Want[any](t, "the last owner", last, strings.TrimPrefix(vendor, "nobody"))
+	}
+}
+
+// A sick disk that doesn't say the address by which it is a driver's isn't noted as nobody's.
+func TestLastOwnerWithoutAddress(t *testing.T) {
+	adapter := uint32(3)
+	byAdapter, byVendor := Driver{Name: "own", Disks: []DiskPattern{{Adapter: &adapter}}}, Driver{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}}
+	for vendor, want := range map[string]string{"own": "own", "other": "other"} {
+		d := disk{descriptor: win.DeviceDescriptor{VendorID: vendor}, address: winerr.ErrorIODevice}
+		table, err := New(diskOf{nil, &d, nil, nil}, []Driver{byAdapter, byVendor}, slog.New(slog.DiscardHandler))
+		simtest.Must(t, err)
+		table.lastOwners.Store(csiproxy.DiskNumber(5), "own")
+		_, err = table.OwnerOfDisk(t.Context(), &opendisk.Disk{Handle: device.Handle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
+		simtest.Must(t, err)
+		last, _ := table.lastOwners.Load(csiproxy.DiskNumber(5))
+		simtest.Want[any](t, vendor+": the last owner", last, want)
 	}
 }
 
