@@ -253,6 +253,22 @@ func TestMountPointOfNobodysVolume(t *testing.T) {
 	})
 }
 
+// At the shared endpoints, a driver's session that hangs delays a list of disks as a disk does that hangs, and only once.
+func TestListBesideSessionThatHangs(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, d, _ *tenant, _ string) {
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallISCSISessionDevices}, 24*time.Hour))
+		for _, most := range []time.Duration{6 * time.Second, 0} {
+			begun := time.Now()
+			list, err := w.node.Storage.ListDisks(t.Context(), csiproxy.Selector{})
+			w.must(err)
+			simtest.Want(t, "the list has the disk", slices.ContainsFunc(list, func(disk csiproxy.Disk) bool { return disk.Number == d.number }), true)
+			if took := time.Since(begun); took > most {
+				t.Errorf("the list takes %v", took)
+			}
+		}
+	})
+}
+
 // What can't be read outside of a driver's own directories keeps it from ending a use, and isn't named to it: an administrator
 // sees where that is.
 func TestUnreadablePodOfAnother(t *testing.T) {

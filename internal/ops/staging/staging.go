@@ -114,7 +114,7 @@ func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []
 	hardware := wanted
 	hardware.ISCSI = nil
 	all = slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !hardware.Matches(disk) })
-	if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
+	if err := s.addTargets(ctx, all, s.targetsInTime); err != nil {
 		if wanted.ISCSI != nil || ctx.Err() != nil {
 			return nil, err
 		}

@@ -98,7 +98,7 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChang
 }
 
 // targetsInTime asks the initiator for its logical units, for silentTimeout at most. An initiator that
-// doesn't answer delays only the first list of a watcher: later ones get the error at once.
+// doesn't answer, or has a session that doesn't, delays the first list only: later ones get the error at once.
 func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error) {
 	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
 }
