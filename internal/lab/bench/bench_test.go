@@ -1,8 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the performance that drivers see. Machines differ and are noisy,
-// so only ratios within one run are comparable. `make bench` prints them, and docs/why.md has some.
+// Package bench measures the performance that drivers see. figures.txt has what is the same on every machine, such as
+// calls to Windows, and TestFigures compares it. Times depend on the machine, so only ratios within one run
+// are comparable: `make bench` prints them. docs/why.md has some of both.
 package bench
 
 import (

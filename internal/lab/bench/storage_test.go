@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -16,7 +15,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -124,8 +122,9 @@ func BenchmarkNodeComesBack(b *testing.B) {
 				alone, together = append(alone, one()), append(together, all())
 			}
 			b.ReportMetric(float64(median(together))/float64(median(alone)), "x-alone")
-			b.ReportMetric(float64(median(alone).Milliseconds()), "ms/one")
-			b.ReportMetric(float64(median(together).Milliseconds()), fmt.Sprintf("ms/%d", volumes))
+			b.ReportMetric(float64(median(alone)), "ns/one")
+			b.ReportMetric(float64(median(together)), fmt.Sprintf("ns/%d", volumes))
+			b.ReportMetric(0, "ns/op") // of both together says nothing
 		})
 	}
 }
@@ -148,84 +147,4 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 	if took[1] != took[60] {
 		t.Errorf("staging and unstaging 60 volumes takes %v, and one %v", took[60], took[1])
 	}
-}
-
-// BenchmarkStageVolume compares StageVolume with the calls that EBS's driver makes, with the
-// delays of a quick cloud node: of a raw disk, and of one with data that is offline. x-time is how
-// many times the wall time of the driver's sequence it takes. Most of the time is Windows': the
-// format, and the arrival of the volume.
-func BenchmarkStageVolume(b *testing.B) {
-	for _, state := range []string{"raw", "offline"} {
-		b.Run(state, func(b *testing.B) {
-			measure := func(f func(ctx context.Context, n *node.Node) error) time.Duration {
-				n := newNode(b, 1).Operations()
-				if state == "offline" {
-					must(b, stage(b.Context(), n.Storage, 0))
-					must(b, unstage(b.Context(), n.Storage, 0))
-				}
-				return timed(b, func() error { return f(b.Context(), n) })
-			}
-			var ours, theirs time.Duration
-			for b.Loop() {
-				theirs += measure(ebsStage)
-				ours += measure(func(ctx context.Context, n *node.Node) error { return stage(ctx, n.Storage, 0) })
-			}
-			n := float64(b.N)
-			b.ReportMetric(float64(ours)/float64(theirs), "x-time")
-			b.ReportMetric(float64(ours.Milliseconds())/n, "ms/StageVolume")
-			b.ReportMetric(float64(theirs.Milliseconds())/n, "ms/sequence")
-		})
-	}
-}
-
-// ebsStage makes the calls of NodeStageVolume of EBS's driver for the first disk, which isn't mounted:
-// those up to the mount, and those with which it looks whether the volume must grow.
-func ebsStage(ctx context.Context, n *node.Node) error {
-	ids, err := n.Disk.ListDiskIDs(ctx)
-	if err != nil {
-		return err
-	}
-	number := csiproxy.DiskNumber(0)
-	for candidate, id := range ids {
-		if id.SerialNumber == serialNumber(0) {
-			number = candidate
-		}
-	}
-	path := stagingPath(0)
-	if _, err := n.Filesystem.PathExists(ctx, path); err != nil {
-		return err
-	}
-	if mounted, err := n.Volume.GetVolumeIDFromTargetPath(ctx, path); !errors.Is(err, csiproxy.ErrNotFound) {
-		return fmt.Errorf("%s is mounted already: %w", mounted, err)
-	}
-	if err := n.Disk.PartitionDisk(ctx, number); err != nil {
-		return err
-	}
-	if err := n.Disk.SetDiskState(ctx, number, true); err != nil {
-		return err
-	}
-	volumes, err := n.Volume.ListVolumesOnDisk(ctx, number, 0)
-	if err != nil {
-		return err
-	}
-	formatted, err := n.Volume.IsVolumeFormatted(ctx, volumes[0])
-	if err != nil {
-		return err
-	}
-	if !formatted {
-		if err := n.Volume.FormatVolume(ctx, volumes[0]); err != nil {
-			return err
-		}
-	}
-	if err := n.Volume.MountVolume(ctx, volumes[0], path); err != nil {
-		return err
-	}
-	if err := n.Disk.Rescan(ctx); err != nil {
-		return err
-	}
-	if _, err := n.Disk.GetDiskStats(ctx, number); err != nil {
-		return err
-	}
-	_, err = n.Volume.GetVolumeStats(ctx, volumes[0])
-	return err
 }

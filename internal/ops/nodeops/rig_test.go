@@ -80,16 +80,6 @@ func (r *rig) process() *nodeops.Node {
 	return n
 }
 
-// daemon is process for a process that keeps the lock file, as the daemon does.
-func (r *rig) daemon() *nodeops.Node {
-	r.t.Helper()
-	n := r.process()
-	file, err := n.KeepLockFile(r.t.Context())
-	r.must(err)
-	r.t.Cleanup(func() { r.must(file.Close()) })
-	return n
-}
-
 func (r *rig) attach(spec winsim.DiskSpec) csiproxy.DiskNumber {
 	r.t.Helper()
 	return simtest.Attach(r.t, r.sim, spec)

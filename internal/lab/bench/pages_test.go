@@ -1,0 +1,102 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// quote is a row of a table of a page.
+type quote struct {
+	page       string
+	head       string // the first cell of the table's head
+	table, row string // in figures.txt; the title begins so
+	// first is the first cell of the row on the page. Without it, that is as in figures.txt.
+	first string
+	// source is the file of which the page's table is made. It has the last cell too.
+	source string
+	// cells makes the other cells of those in figures.txt. Without it, they are the same.
+	cells func(figures []string) []string
+}
+
+func quotes() (all []quote) {
+	const readme, why = "README.md", "docs/why.md"
+	for _, table := range []struct {
+		head, of string
+		rows     []string
+	}{
+		{"other disks", "other disks", []string{"StageVolume of a disk with data", "UnstageVolume", "PublishVolume", "GetVolume",
+			"ListVolumes", "ListDisks of one serial number"}},
+		{"pods", "pods", []string{"StageVolume of a disk with data", "UnstageVolume", "PublishVolume", "ListVolumes"}},
+		{"volumes at once", "volumes at once", []string{"StageVolume of raw disks", "StageVolume of disks with data", "UnstageVolume"}},
+		{"directories above", "directories above", []string{"PathExists of a directory", "IsSymlink of a link", "Mkdir", "Rmdir"}},
+	} {
+		for _, row := range table.rows {
+			all = append(all, quote{page: why, head: table.head, table: growthTitle + table.of, row: row})
+		}
+	}
+	for _, disk := range []string{"a raw disk", "an offline disk with data"} {
+		all = append(all, quote{page: why, head: "StageVolume of", table: stagingTitle, row: disk})
+	}
+	return append(all, quote{page: readme, source: "docs/facts.yaml", first: "a disk with data, staged", table: stagingTitle, row: "an offline disk with data",
+		cells: func(figures []string) []string {
+			calls, ratio := figures[0]+" calls", figures[3]
+			return []string{calls, calls, fmt.Sprintf("%s, or one that takes %s of their time", calls, ratio)}
+		}})
+}
+
+// quoteFigures compares what pages quote with the tables, or writes it.
+func quoteFigures(t *testing.T, tables []table) {
+	for _, q := range quotes() {
+		var cells []string
+		for _, table := range tables {
+			if strings.HasPrefix(table.title, q.table) {
+				cells = table.row(q.row).cells
+			}
+		}
+		if q.cells != nil {
+			cells = q.cells(cells)
+		}
+		path := filepath.Join("../../..", q.page)
+		text, err := os.ReadFile(path)
+		must(t, err)
+		head := max(0, strings.Index(string(text), fmt.Sprintf("\n| %s |", q.head)))
+		begin := fmt.Sprintf("\n| %s |", cmp.Or(q.first, q.row))
+		at := strings.Index(string(text[head:]), begin)
+		if at < 0 {
+			t.Errorf("%s: no row %q, which quotes %s", q.page, cmp.Or(q.first, q.row), figuresFile)
+			continue
+		}
+		before, after := text[:head+at+len(begin)], text[head+at+len(begin):]
+		is, below, _ := strings.Cut(string(after), "\n")
+		want := fmt.Sprintf(" %s |", strings.Join(cells, " | "))
+		switch {
+		case is == want:
+		case *update:
+			must(t, os.WriteFile(path, slices.Concat(before, []byte(want+"\n"+below)), 0o644))
+			if q.source != "" {
+				replaceCell(t, filepath.Join("../../..", q.source), cellsOf(strings.Trim(is, " |")), cells)
+			}
+		default:
+			t.Errorf("%s: %q has%s\nbut in %s it has%s", q.page, cmp.Or(q.first, q.row), is, figuresFile, want)
+		}
+	}
+}
+
+// replaceCell replaces the last cell of a row in a file of which pages are made.
+func replaceCell(t *testing.T, file string, was, cells []string) {
+	text, err := os.ReadFile(file)
+	must(t, err)
+	old, now := was[len(was)-1], cells[len(cells)-1]
+	if !strings.Contains(string(text), old) {
+		t.Errorf("%s lacks %q", file, old)
+	}
+	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, now)), 0o644))
+}

@@ -1,0 +1,8 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build race
+
+package bench
+
+const raceDetector = true
