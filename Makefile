@@ -298,10 +298,19 @@ fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 	done; \
 	[ -z "$$failed" ] || { echo "FAIL:$$failed"; exit 1; }
 
-bench: ## measure; only ratios within one run are comparable
-	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
+# How often each is measured: benchstat wants six samples.
+SAMPLES_OF_EACH = 6
+# PEERS='v1.2.1.exe v1.3.0.exe': also other daemons, under Wine.
+bench: ## measure times, memory and size; benchstat compares the output. Only ratios within one run are comparable
+	@echo 'commit: $(VERSION)'; date -u '+date: %Y-%m-%d'
+	$(GO) test -run '^$$' -bench . -benchtime 1s -count $(SAMPLES_OF_EACH) ./internal/lab/bench
+	test/wine/compare-windows $(PEERS)
 
 ##@ Write it
+
+figures: build-windows-amd64 ## write what operations cost on every machine as it is now: internal/lab/bench/figures.txt
+	$(GO) test -count=1 -run '^TestFigures$$' ./internal/lab/bench -update
+	deploy/packaging/check-size -update bin/csi-proxy.exe bin/csi-proxyctl.exe
 
 generate: build-here ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
