@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -179,7 +180,21 @@ func belowDirectories(n testNode, depth int) []step {
 		}
 	}
 	made, link := directory+`\made`, directory+`\link`
+	notFound := func(what string, err error) error {
+		if !errors.Is(err, csiproxy.ErrNotFound) {
+			return fmt.Errorf("%s: %v", what, err)
+		}
+		return nil
+	}
 	return []step{
+		{name: "IsSymlink of nothing", do: func(ctx context.Context) error {
+			_, err := n.Filesystem.IsSymlink(ctx, made)
+			return notFound(made, err)
+		}},
+		{name: "GetVolumeIDFromTargetPath of a directory", do: func(ctx context.Context) error {
+			_, err := n.Volume.GetVolumeIDFromTargetPath(ctx, directory)
+			return notFound(directory, err)
+		}},
 		{name: "PathExists of a directory", do: is(true, n.Filesystem.PathExists, directory)},
 		{name: "PathExists of nothing", do: is(false, n.Filesystem.PathExists, made)},
 		{name: "Mkdir", do: func(ctx context.Context) error { return n.Filesystem.Mkdir(ctx, made) }},

@@ -139,6 +139,10 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	if err != nil {
 		return false, err
 	}
+	found, err := f.paths.AskByName(ctx, f.sys, p)
+	if found == pathpolicy.NothingByName || found == pathpolicy.PlainByName || err != nil {
+		return false, err
+	}
 	var link pathpolicy.Link
 	err = f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
 		link, err = e.Link(ctx)

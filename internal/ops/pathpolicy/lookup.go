@@ -51,17 +51,47 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 	return r, err
 }
 
+// ByName is what one query by a path's name tells.
+type ByName int
+
+const (
+	// UnknownByName is all that takes a handle: a link on the way, or what Windows doesn't tell.
+	UnknownByName ByName = iota
+	// NothingByName is that nothing is there, which the error says too.
+	NothingByName
+	// PlainByName is a file or directory that is no link, behind no link.
+	PlainByName
+	// LinkByName is a link, a mount point or another reparse point, behind no link.
+	LinkByName
+)
+
+// AskByName asks what is at a path by one query, without a handle. No link is followed.
+func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, error) {
+	if !p.canBeAskedByName(path) {
+		return UnknownByName, nil
+	}
+	attributes, err := sys.AttributesWithoutLinks(ctx, path.String())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return NothingByName, err
+	case err == nil && attributes&win.AttributeReparsePoint != 0:
+		return LinkByName, nil
+	case err == nil:
+		return PlainByName, nil
+	case mayOpenAllTheSame(err):
+		return UnknownByName, nil
+	}
+	return UnknownByName, err
+}
+
 // Exists reports whether there is a file, directory or link at path. The last element
 // isn't followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
-	if p.canBeAskedByName(path) {
-		_, err := sys.AttributesWithoutLinks(ctx, path.String())
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return err == nil, nil
-		}
-		if !mayOpenAllTheSame(err) {
-			return false, err
-		}
+	switch found, err := p.AskByName(ctx, sys, path); {
+	case found != UnknownByName:
+		return found != NothingByName, nil
+	case err != nil:
+		return false, err
 	}
 	err := p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
 	if Missing(err) {

@@ -5,6 +5,7 @@ package pathpolicy_test
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -214,6 +215,28 @@ func TestExistsIfTheQueryByNameFails(t *testing.T) {
 	must(t, sys.Fail(winsim.Match{Call: win.CallAttributesWithoutLinks}, winerr.ErrorInvalidParameter))
 	if got, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\a`)); !got || err != nil {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// One query by a name tells what is a link nowhere on its way, and nothing of the rest.
+func TestAskByName(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	volume, _ := newVolume(t, sys)
+	must(t, sys.MkdirAll(kubelet+`\a\b`))
+	must(t, sys.WriteFile(kubelet+`\a\file`, nil))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\mnt\b`))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\a`, true))
+	for path, want := range map[string]pathpolicy.ByName{
+		`\a\b`: pathpolicy.PlainByName, `\a\file`: pathpolicy.PlainByName,
+		`\a\none`: pathpolicy.NothingByName, `\none\b`: pathpolicy.NothingByName,
+		`\link`: pathpolicy.LinkByName, `\link\b`: pathpolicy.UnknownByName, `\link\none`: pathpolicy.UnknownByName,
+		`\mnt`: pathpolicy.LinkByName, `\mnt\b`: pathpolicy.UnknownByName,
+	} {
+		got, err := p.AskByName(t.Context(), sys, mustParse(t, p, kubelet+path))
+		if got != want || errors.Is(err, fs.ErrNotExist) != (want == pathpolicy.NothingByName) {
+			t.Errorf("%s: %v, %v, want %v", path, got, err, want)
+		}
 	}
 }
 
