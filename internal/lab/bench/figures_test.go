@@ -53,6 +53,15 @@ type row struct {
 	spread float64
 }
 
+// mayDiffer is the spread. With -update it is a third of that, so that a new figure isn't written at the edge of the spread, nor
+// another one each time.
+func (r row) mayDiffer() float64 {
+	if *update {
+		return r.spread / 3
+	}
+	return r.spread
+}
+
 func (t table) row(name string) *row {
 	for _, row := range t.rows {
 		if row.name == name {
@@ -83,7 +92,7 @@ func (t table) differences(older table) (lines []string) {
 		}
 		for i, cell := range now.cells {
 			switch {
-			case now.spread > 0 && near(cell, was.cells[i], now.spread):
+			case now.spread > 0 && near(cell, was.cells[i], now.mayDiffer()):
 				now.cells[i] = was.cells[i]
 			case cell != was.cells[i]:
 				differ(now.name, "%s for %s, and %s in %s", cell, t.columns[i], was.cells[i], figuresFile)

@@ -265,9 +265,9 @@ func volumesAtOnce(n testNode, volumes int) []step {
 	})
 	return []step{
 		// Each looks for its disk among all, and not all share the look.
-		{name: "StageVolume of raw disks", grows: true, do: stage, excess: 0.2, spread: 0.06},
+		{name: "StageVolume of raw disks", grows: true, do: stage, excess: 0.25, spread: 0.06},
 		{name: "UnstageVolume", grows: true, do: unstage, spread: 0.06},
-		{name: "StageVolume of disks with data", grows: true, do: stage, excess: 0.4, spread: 0.06},
+		{name: "StageVolume of disks with data", grows: true, do: stage, excess: 0.5, spread: 0.06},
 	}
 }
 
