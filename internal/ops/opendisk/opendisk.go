@@ -226,10 +226,16 @@ func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 	if err != nil {
 		return nil, err
 	}
+	isSame := false
+	defer func() { // also after a panic, which the daemon survives
+		if !isSame {
+			h.Close()
+		}
+	}()
 	if err := d.checkNumber(ctx); err != nil {
-		h.Close()
 		return nil, hasLeft(err)
 	}
+	isSame = true
 	return &Disk{h, d.Number, d.Hardware}, nil
 }
 
