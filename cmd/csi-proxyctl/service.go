@@ -321,9 +321,9 @@ func (p *program) serviceUninstall() *cobra.Command {
 		return err
 	}
 	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed but that of
-service install --drivers. It is no error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
-and isn't touched. Neither is one that other services depend on, as kubelet on AKS: they could not
-start any more.
+service install --drivers. It is no error if the service doesn't exist. The service of the published
+CSI Proxy stays as it is, without an error. Refused are a service that has the name but isn't CSI Proxy,
+and one that other services depend on, as kubelet on AKS: they could not start any more.
 
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
 has replaced is put back, and started if it ran before.

@@ -397,7 +397,8 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 }
 
 // Uninstall stops and removes the service. With restore, Uninstall restores the service that Replace has
-// replaced, and starts the service if the service ran.
+// replaced, and starts the service if the service ran. The service of the published daemon stays as it is: this
+// run has nothing to do there, or an earlier run has restored it.
 func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) error {
 	name, err := d.Find(name)
 	if err != nil {
@@ -413,6 +414,10 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	}
 	if err != nil {
 		return unchanged(err)
+	}
+	if service.origin == Published && r == (record{}) {
+		d.Log.Info("the service is the published daemon's, and stays", "service", name)
+		return nil
 	}
 	if !restore {
 		if err := winservice.Uninstall(ctx, d.Services, d.Log, name); err != nil {

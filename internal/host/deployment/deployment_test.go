@@ -408,23 +408,23 @@ func TestReplaceOurs(t *testing.T) {
 	}
 }
 
+func uninstall(restore bool) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", restore) }
+}
+
 func TestRestore(t *testing.T) {
 	everyDeath(t, func() *node {
 		n := withPublished()
 		n.doesHere(t, replaceBy(), nil)
 		n.steps, n.log = 0, nil
 		return n
-	}, func(ctx context.Context, d *Deployer) error {
-		err := d.Uninstall(ctx, "", true)
-		if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
-			return nil // it was done already
-		}
-		return err
-	}, nil, nil, isPublishedAgain)
-	n := withOurs()
-	uninstall := func(restore bool) func(context.Context, *Deployer) error {
-		return func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", restore) }
+	}, uninstall(true), nil, nil, isPublishedAgain)
+	n := withPublished()
+	for _, restore := range []bool{true, false} { // by a pod that starts again, or on a node that has just joined
+		n.does(t, uninstall(restore), nil)
+		isPublishedAgain(t, n)
 	}
+	n = withOurs()
 	n.does(t, uninstall(true), csiproxy.ErrFailedPrecondition) // there is nothing to restore
 	n.does(t, uninstall(false), winservice.ErrDependents)
 	n.runs(t, "csi-proxy", oursOld)

@@ -157,14 +157,6 @@ func replaceHere(ctx context.Context, d *Deployer) error {
 	return err
 }
 
-func restoreHere(ctx context.Context, d *Deployer) error {
-	err := d.Uninstall(ctx, "", true)
-	if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
-		return nil // it was done already
-	}
-	return err
-}
-
 // After a failure of any call, a daemon serves, and the next run succeeds. After a death at any change, the
 // next run succeeds, too. The dependents run on all the while.
 func TestSetups(t *testing.T) {
@@ -211,7 +203,7 @@ func TestSetups(t *testing.T) {
 				n.files[newFile] = sick
 				return n
 			}, upgradeTo(newFile), csiproxy.ErrFailedPrecondition, isOurs(oursOld)},
-			"restore": {replaced, restoreHere, nil, isAsBefore},
+			"restore": {replaced, uninstall(true), nil, isAsBefore},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				if name == "AKS" || name == "kube-up" && !testing.Short() { // the others are like one of these
@@ -279,13 +271,13 @@ func TestRestoreFails(t *testing.T) {
 	n.does(t, replaceHere, nil)
 	n.refuse = "configure"
 	synctest.Test(t, func(t *testing.T) {
-		if err := restoreHere(t.Context(), n.deployer()); err == nil {
+		if err := uninstall(true)(t.Context(), n.deployer()); err == nil {
 			t.Error("no error")
 		}
 	})
 	n.serves(t, s.service)
 	n.refuse = ""
-	n.does(t, restoreHere, nil)
+	n.does(t, uninstall(true), nil)
 	n.runs(t, s.service, published)
 	n.serves(t, s.service)
 }
@@ -410,7 +402,7 @@ func TestReplaceOursUnderNSSM(t *testing.T) {
 	n.serve(s.program)
 	n.does(t, replaceHere, nil)
 	n.runs(t, s.service, oursNew)
-	n.does(t, restoreHere, nil)
+	n.does(t, uninstall(true), nil)
 	n.runs(t, s.service, oursOld)
 	if got := n.services[s.service].settings.CommandLine; got != s.settings.CommandLine {
 		t.Errorf("command line %s", got)
@@ -425,8 +417,8 @@ func TestReplaceRefusesOtherPrograms(t *testing.T) {
 		{settings: winservice.Settings{CommandLine: `C:\k\kubelet.exe`}},
 	} {
 		n := &node{services: map[string]*service{"csi-proxy": s}, files: map[string]string{ourPath: oursOld}}
-		for _, do := range []func(context.Context, *Deployer) error{replaceHere, install(), upgradeTo(newFile), restoreHere,
-			func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", false) },
+		for _, do := range []func(context.Context, *Deployer) error{replaceHere, install(), upgradeTo(newFile), uninstall(true),
+			uninstall(false),
 			func(ctx context.Context, d *Deployer) error { return d.Cycle(ctx, "", true, false) },
 			func(ctx context.Context, d *Deployer) error { return d.Cycle(ctx, "", false, true) },
 		} {
