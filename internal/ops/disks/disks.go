@@ -266,7 +266,11 @@ func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online 
 		return err
 	}
 	return d.WhileOnline(ctx, h, state, wanted, nil, func(layout *win.DriveLayout) error {
-		_, err := d.AwaitVolumes(ctx, h, layout, wanted)
+		volumes, err := d.AwaitVolumes(ctx, h, layout, wanted)
+		for _, name := range volumes {
+			// The disk is online, whatever is the matter with a volume: the calls that need the volume say so.
+			_, _ = d.BringVolumeOnline(ctx, n, name)
+		}
 		return err
 	})
 }

@@ -87,7 +87,9 @@ func TestErrorAtEachCall(t *testing.T) {
 		"IOCTL_DISK_ARE_VOLUMES_READY"
 	const attributes, changed = "IOCTL_DISK_GET_DISK_ATTRIBUTES", "2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_UPDATE_PROPERTIES, " +
 		"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"
-	const arrivalOnline = arrival + ", " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed
+	// A volume that can't be used is for the calls that need it.
+	const arrivalOnline = "CM_Register_Notification, CreateFileW, GetVolumeInformationW, 3 GetVolumeNameForVolumeMountPointW, " +
+		"IOCTL_DISK_ARE_VOLUMES_READY, " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
 		disk    func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber
@@ -103,7 +105,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"online":           {disk: offline, operate: setState(true), passed: arrivalOnline},
 		"online of a copy": {disk: copied, operate: setState(true), passed: arrivalOnline},
 		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
-			passed: "2 GetVolumeNameForVolumeMountPointW"},
+			passed: "GetVolumeInformationW, 2 GetVolumeNameForVolumeMountPointW"},
 		"online, was staged": {disk: staged(blocking), operate: setState(true),
 			passed: arrivalOnline},
 		// A broken disk must get offline.

@@ -362,10 +362,7 @@ const onlineGrace = 5 * time.Second
 func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) (fileSystem string, _ error) {
 	fileSystem, err := d.askOnline(ctx, name)
 	if isOffline(err) && !d.mountsByHand(ctx) {
-		err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() (err error) {
-			fileSystem, err = d.askOnline(ctx, name)
-			return err
-		})
+		fileSystem, err = d.awaitOnline(ctx, name)
 	}
 	if isOffline(err) {
 		if fileSystem, err = d.onlineVolume(ctx, name); err == nil {
@@ -392,6 +389,15 @@ func (d *Disks) askOnline(ctx context.Context, name string) (fileSystem string, 
 	return info.FileSystem, err
 }
 
+// awaitOnline is askOnline for a volume that comes online within onlineGrace.
+func (d *Disks) awaitOnline(ctx context.Context, name string) (fileSystem string, err error) {
+	err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() (err error) {
+		fileSystem, err = d.askOnline(ctx, name)
+		return err
+	})
+	return fileSystem, err
+}
+
 func isOffline(err error) bool { return errors.Is(err, winerr.ErrorNotReady) }
 
 // mountsByHand reports whether automatic mounting is known to be off on the node.
@@ -400,7 +406,8 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 	return err == nil && off != 0
 }
 
-// onlineVolume brings a volume online that Windows has left offline, and returns its file system. Its file system isn't mounted, so nobody can be using it.
+// onlineVolume brings a volume online that Windows has left offline, and returns its file system. Nobody can be using the volume,
+// since its file system isn't mounted.
 //
 // The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
 // first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
@@ -408,7 +415,7 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem string, _ error) {
 	err := d.setVolumeOnline(ctx, name, device.Handle.OnlineVolume)
 	if err == nil {
-		fileSystem, err = d.askOnline(ctx, name)
+		fileSystem, err = d.awaitOnline(ctx, name)
 	}
 	if !isOffline(err) {
 		return fileSystem, err
@@ -422,7 +429,7 @@ func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem strin
 	if err != nil {
 		return "", err
 	}
-	return d.askOnline(ctx, name)
+	return d.awaitOnline(ctx, name)
 }
 
 // setVolumeOnline opens a volume and calls set.
