@@ -82,7 +82,7 @@ func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 		c := p.client(ctx)
 		return errors.Join(c.Ready(ctx), c.Close())
 	}
-	// The endpoints say of which daemon they are. That which has others now may be the one before.
+	// The names of the endpoints tell whose they are. The running daemon can't be asked: it may still be the old one.
 	driver := ""
 	if slices.Contains(endpoints, api.DriverEndpointName(admin.Driver, "disk", "v1")) {
 		driver = admin.Driver

@@ -177,9 +177,9 @@ func (Services) MakeDirectory(dir string) (err error) {
 	return nil
 }
 
-// PrepareLogDirectory makes a log directory that is missing, as MakeDirectory does, and returns what
-// is wrong with one that is there; empty for nothing. It is no reason not to serve, nor to write no log:
-// WMCO makes the directory so that all users can write to it.
+// PrepareLogDirectory makes a missing log directory, as MakeDirectory does. The warning says who else can write to an existing
+// directory; it is empty for a safe one. The daemon serves and logs in spite of a warning, since WMCO makes a directory to which all
+// users can write.
 func PrepareLogDirectory(dir string) (warning string) {
 	if err := (Services{}).MakeDirectory(dir); err != nil {
 		return err.Error()

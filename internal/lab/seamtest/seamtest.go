@@ -59,8 +59,7 @@ type Disk struct {
 	Grow func(t testing.TB, sizeBytes uint64) (csiproxy.DiskNumber, error)
 }
 
-// Services are the names of services that are stopped: one that starts and stops, one that
-// is disabled, and a chain in which each one needs the next.
+// Services are the names of stopped services. Plain can be started, Disabled can't. Each service of Chain depends on the next.
 type Services struct {
 	Plain, Disabled string
 	Chain           []string // of three

@@ -41,8 +41,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Runner runs and observes the operations. Default: one of its own.
 	Runner *operation.Runner
-	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
-	// nothing.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
+	// Locker.
 	Locks *locks.Locker
 }
 

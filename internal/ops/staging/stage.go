@@ -318,7 +318,8 @@ func refuse(reason string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
-// format formats a volume if it is raw, and returns its file system. fileSystem is the one that it has.
+// format formats a raw volume, and returns the file system that the volume then has. fileSystem is the present one, "" for a raw
+// volume.
 func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
 	extent win.DiskExtent, fileSystem string, r csiproxy.StageVolumeRequest) (_ string, formatted bool, _ error) {
 	if fileSystem == "" {

@@ -39,8 +39,7 @@ type SMBMapping struct {
 	Status         SMBMappingStatus
 }
 
-// Name returns the name by which the mapping is removed: its drive letter, or its remote path if it
-// has none.
+// Name returns the name by which the mapping is removed: its drive letter, or without a letter its remote path.
 func (m SMBMapping) Name() string { return cmp.Or(m.LocalPath, m.RemotePath) }
 
 // SMBConnection is the part of MSFT_SmbConnection that operations use: a connection of
