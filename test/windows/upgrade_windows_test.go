@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,8 @@ import (
 
 	filesystemapi "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1"
 	filesystemclient "github.com/kubernetes-csi/csi-proxy/client/groups/filesystem/v1"
+
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 // failingMark is at the end of a copy of this program that acts as a daemon which passes
@@ -415,7 +418,10 @@ func publishedService(t *testing.T) (m managed, program, log string) {
 		"-windows-service", "-log_file="+log, "-logtostderr=false")
 	must(t, err)
 	m = managed{t, "csiproxy"}
-	t.Cleanup(func() { m.mustCtl("uninstall") })
+	// Not by csi-proxyctl, which leaves this daemon's service where it is.
+	t.Cleanup(func() {
+		must(t, winservice.Uninstall(context.Background(), winservice.Services{}, slog.New(slog.DiscardHandler), m.name))
+	})
 	must(t, errors.Join(s.Start(), s.Close()))
 	address := pipePath("filesystem", "v1")
 	if !eventually(func() bool { conn, err := winio.DialPipe(address, nil); return err == nil && conn.Close() == nil }) {
