@@ -228,8 +228,8 @@ func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 		return s.search(ctx, dir, 0)
 	}
 	last := len(top.names) - 1
-	if last > 0 {
-		if dir, err = dir.below(top.names[:last]).openPlain(ctx); err != nil {
+	for _, name := range top.names[:last] {
+		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
 			return err
 		}
 	}
