@@ -368,6 +368,32 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 }
 
+// killedAfter runs csi-proxyctl service, and kills it after a time with what it has started. A daemon whose
+// creator dies before its first thread runs exists for ever, and its program can't be deleted.
+func killedAfter(t *testing.T, after time.Duration, args ...string) (killed bool) {
+	t.Helper()
+	job, err := windows.CreateJobObject(nil, nil)
+	must(t, err)
+	defer windows.CloseHandle(job)
+	cmd := exec.Command(ctlProgram, append([]string{"service"}, args...)...)
+	must(t, cmd.Start())
+	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(cmd.Process.Pid))
+	must(t, err)
+	defer windows.CloseHandle(process)
+	must(t, windows.AssignProcessToJobObject(job, process))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		must(t, err)
+		return false
+	case <-time.After(after):
+		must(t, windows.TerminateJobObject(job, 1))
+		<-ended
+		return true
+	}
+}
+
 // csi-proxyctl is killed at any moment of an upgrade. Whatever it has left, the next run
 // ends with the new program serving.
 func TestUpgradeKilled(t *testing.T) {
@@ -377,14 +403,10 @@ func TestUpgradeKilled(t *testing.T) {
 		text := fmt.Sprintf("new %d", i)
 		fresh := filepath.Join(t.TempDir(), "csi-proxy.exe")
 		copyProgram(t, simProgram, fresh, text)
-		cmd := exec.Command(ctlProgram, "service", "upgrade", "--name", m.name, fresh)
-		must(t, cmd.Start())
 		// The moments are spread over an upgrade; it doesn't matter which they are.
-		timer := time.AfterFunc(time.Duration(i+1)*150*time.Millisecond, func() { cmd.Process.Kill() })
-		if err := cmd.Wait(); err != nil {
+		if killedAfter(t, time.Duration(i+1)*150*time.Millisecond, "upgrade", "--name", m.name, fresh) {
 			killed++
 		}
-		timer.Stop()
 		if content, err := os.ReadFile(program); err != nil || len(content) < 1<<20 {
 			t.Fatalf("after a death the service has no whole program: %d bytes, %v", len(content), err)
 		}
@@ -523,13 +545,9 @@ func TestReplaceKilled(t *testing.T) {
 	killed := 0
 	// The published daemon's process is ended some seconds after its service has stopped.
 	for _, after := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, 6 * time.Second} {
-		cmd := exec.Command(ctlProgram, "service", "install", "--name", m.name, "--replace", ours)
-		must(t, cmd.Start())
-		timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
-		if err := cmd.Wait(); err != nil {
+		if killedAfter(t, after, "install", "--name", m.name, "--replace", ours) {
 			killed++
 		}
-		timer.Stop()
 		if now := m.state().CommandLine; now != before.CommandLine && !strings.HasPrefix(now, ours) {
 			t.Errorf("after a death the service's command line is %s", now)
 		}
