@@ -10,6 +10,8 @@ import (
 	"iter"
 	"sync"
 	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // Each calls f for 0 to n-1, with at most atOnce calls at one time. When all have ended, it
@@ -40,6 +42,14 @@ func Each(n, atOnce int, f func(i int) error) error {
 // that are still under way end on their own, and the caller no longer waits for them.
 func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
+	return AskSome(ctx, objects, func(K) string { return "" }, len(objects), timeout, ask)
+}
+
+// AskSome is Ask, but has no more than a number of objects of each owner at the same time that haven't answered. An object of which
+// Windows hangs already, so that the call isn't made, counts as one. So an owner's objects that hang leave room for other calls,
+// however many they are.
+func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) string, atOnce int, timeout time.Duration,
+	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
 	return func(yield func(K, Outcome[T]) bool) {
 		type answer struct {
 			object  K
@@ -50,8 +60,28 @@ func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
 		asking, tracker := WithTracker(asking)
 		defer TrackerOf(ctx).WaitFor(tracker)()
 		answers := make(chan answer, len(objects))
+		byOwner := make(map[string][]K)
 		for _, object := range objects {
-			go func() { answers <- answer{object, Catch(func() (T, error) { return ask(asking, object) })} }()
+			byOwner[ownerOf(object)] = append(byOwner[ownerOf(object)], object)
+		}
+		for _, owned := range byOwner {
+			go func() {
+				room := make(chan struct{}, atOnce)
+				for _, object := range owned {
+					select {
+					case room <- struct{}{}:
+					case <-asking.Done():
+						return
+					}
+					go func() {
+						outcome := Catch(func() (T, error) { return ask(asking, object) })
+						if !errors.Is(outcome.err, csiproxy.ErrUnavailable) {
+							<-room
+						}
+						answers <- answer{object, outcome}
+					}()
+				}
+			}()
 		}
 		end := time.NewTimer(timeout)
 		defer end.Stop()

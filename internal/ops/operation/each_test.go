@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 func TestEach(t *testing.T) {
@@ -106,6 +108,51 @@ func TestAsk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Objects that hang, or that Windows is known not to answer about, take their owner's places in AskSome. Those that answer give theirs
+// to others.
+func TestAskSome(t *testing.T) {
+	ofTwo := func(i int) string { return []string{"one", "other"}[i/100] }
+	for name, test := range map[string]struct {
+		silent int // the first ones
+		refuse bool
+		want   int // how many are asked
+	}{
+		"all answer":            {0, false, 200},
+		"some hang":             {7, false, 200},
+		"as many as at once":    {8, false, 108},
+		"most hang":             {90, false, 108},
+		"most are refused":      {90, true, 108},
+		"the first are refused": {7, true, 200},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked atomic.Int32
+			objects, begun := make([]int, 200), time.Now() // 100 of each owner
+			for i := range objects {
+				objects[i] = i
+			}
+			for range AskSome(t.Context(), objects, ofTwo, 8, time.Second, func(ctx context.Context, i int) (bool, error) {
+				asked.Add(1)
+				switch {
+				case i >= test.silent:
+					return true, nil
+				case test.refuse:
+					return false, csiproxy.Errorf(csiproxy.ErrUnavailable, "it hangs")
+				}
+				time.Sleep(time.Hour)
+				return true, nil
+			}) {
+			}
+			if took := time.Since(begun); int(asked.Load()) != test.want || took > time.Second {
+				t.Errorf("%s: %d are asked, in %v", name, asked.Load(), took)
+			}
+			time.Sleep(2 * time.Hour)
+			if int(asked.Load()) != test.want {
+				t.Errorf("%s: %d are asked in the end", name, asked.Load())
+			}
+		})
+	}
 }
 
 // A list of many volumes has as many errors if Windows refuses a call. Their text stays short.

@@ -146,7 +146,7 @@ func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Dis
 	}
 	var err error
 	if t.needsSessions(d) {
-		disk.target, disk.portals, err = targetOf(ctx, sys, d)
+		disk.target, disk.portals, err = t.targetOf(ctx, sys, d)
 	}
 	return disk, err
 }
@@ -253,9 +253,12 @@ func fitsText(pattern, text string) bool {
 	return pattern == "" || text == pattern
 }
 
+// maxSilent is how many sessions of one driver that don't answer may take the place of other calls.
+const maxSilent = 32
+
 // targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no session has the disk. Each
 // session is asked apart, since one of another driver's may hang or fail. That is an error only if no other session has the disk.
-func targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (target string, portals []win.ISCSIPortal, _ error) {
+func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (target string, portals []win.ISCSIPortal, _ error) {
 	sessions, err := sys.ISCSISessions(ctx)
 	if err != nil {
 		return "", nil, err
@@ -265,7 +268,13 @@ func targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (ta
 		return "", nil, err
 	}
 	left := slices.Clone(sessions) // those that haven't answered
-	for asked, outcome := range operation.Ask(ctx, sessions, silentTimeout, hasDisk(sys, n.DeviceNumber)) {
+	ownerOf := func(s win.ISCSISession) (driver string) {
+		if len(s.Portals) > 0 {
+			driver, _ = t.OwnerOfPortal(s.Portals[0])
+		}
+		return driver
+	}
+	for asked, outcome := range operation.AskSome(ctx, sessions, ownerOf, maxSilent, silentTimeout, hasDisk(sys, n.DeviceNumber)) {
 		isOfSession, askErr := outcome.Get()
 		err = cmp.Or(err, askErr)
 		left = slices.DeleteFunc(left, func(s win.ISCSISession) bool { return s.ID == asked.ID })
