@@ -206,9 +206,13 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 		m.options.Logger.Warn("what isn't a record of an SMB mapping is passed over", "directory", recordDirectory,
 			"names", quote.List(others), "count", len(others))
 	}
+	left := maxDropped
 	for _, remote := range shares {
 		if hasPlain(mapped, remote) || !m.paths.HasShare(remote.Root()) {
 			continue
+		}
+		if left--; left < 0 {
+			break
 		}
 		if err := m.dropIfStale(ctx, remote); err != nil {
 			return err
@@ -220,6 +224,9 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 // staleTimeout is how long a query of mappings waits for the locks to drop a record. The owner of the locks may wait
 // for a silent server. Then the next query drops the record.
 const staleTimeout = time.Second
+
+// maxDropped is how many records a query of mappings drops. A driver whose calls end before their servers answer leaves one each.
+const maxDropped = 64
 
 func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 	soon, cancel := context.WithTimeout(ctx, staleTimeout)
