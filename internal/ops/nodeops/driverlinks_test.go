@@ -15,6 +15,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -267,6 +268,99 @@ func TestListBesideSessionThatHangs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// manySessions is a node with further sessions, through the portal of the driver blue, that don't say which disks they have.
+type manySessions struct {
+	*winsim.System
+	more int
+}
+
+func (s *manySessions) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
+	all, err := s.System.ISCSISessions(ctx)
+	for i := range s.more {
+		all = append([]win.ISCSISession{{ID: win.ISCSISessionID{AdapterUnique: 1, AdapterSpecific: uint64(i)},
+			Target: fmt.Sprint("iqn.2026-01.com.example:many-", i), Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}}}, all...)
+	}
+	return all, err
+}
+
+func (s *manySessions) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	if id.AdapterUnique == 1 {
+		time.Sleep(24 * time.Hour) // of the bubble
+	}
+	return s.System.ISCSISessionDevices(ctx, id)
+}
+
+// However many sessions of a driver hang, another driver's disks of targets are staged, and calls to Windows are left to the node.
+func TestManySessionsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		w.begin(w.own[red])
+		sys := &manySessions{System: w.sim}
+		node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+		w.must(err)
+		d := &tenant{Operations: node.Driver(red), serial: "red-1", staging: w.own[red].staging}
+		sys.more = 520 // more than one pool has
+		target := csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: w.own[red].portal, IQN: w.own[red].iqn}}
+		for range 3 {
+			wantAtOnce(t, "StageVolume of the target", func(ctx context.Context) error {
+				return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: target, StagingPath: w.own[red].staging + "2"}))
+			})
+			wantAtOnce(t, "StageVolume", stagingOf(d))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, _ = node.Storage.ListDisks(ctx, csiproxy.Selector{}) // may lack targets
+			cancel()
+			wantAtOnce(t, "the node's ListVolumes", func(ctx context.Context) error { return second(node.Storage.ListVolumes(ctx)) })
+		}
+		time.Sleep(48 * time.Hour) // of the bubble: until what hangs has ended
+	})
+}
+
+// To another driver, a target whose session has no connection is a missing one. Its own driver is told to try again.
+func TestSessionWithoutConnectionTellsNothing(t *testing.T) {
+	connect := func(driver string, named csiproxy.IQN) error {
+		w := newTenants(t)
+		sys := &sessions{System: w.sim}
+		node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+		w.must(err)
+		w.begin(w.own[red])
+		d := node.Driver(driver).ISCSI
+		w.must(d.AddTargetPortal(t.Context(), w.own[driver].portal))
+		sys.broken = func(all []win.ISCSISession) ([]win.ISCSISession, error) {
+			for i := range all {
+				all[i].Portals = nil
+			}
+			return all, nil
+		}
+		return d.ConnectTarget(t.Context(), w.own[driver].portal, named, csiproxy.ISCSIAuthentication{})
+	}
+	const missing = "iqn.2026-01.com.example:none"
+	anothers := strings.ReplaceAll(fmt.Sprint(connect(blue, iqn)), string(iqn), missing)
+	simtest.Want(t, "of another driver's target", anothers, fmt.Sprint(connect(blue, missing)))
+	simtest.WantErrorOf(t, "of its own target", connect(red, iqn), csiproxy.ErrUnavailable)
+}
+
+// Calls of a driver that end before its servers answer leave records. They don't make the node's lists long.
+func TestRecordsOfDriver(t *testing.T) {
+	w := newTenants(t)
+	w.must(w.sim.MkdirAll(`C:\Windows\csi-proxy-mappings`))
+	for i := range 1000 {
+		w.must(w.sim.WriteFile(fmt.Sprintf(`C:\Windows\csi-proxy-mappings\other+share%d`, i), nil))
+	}
+	calls := 0
+	w.sim.OnCall(func(winsim.Call) { calls++ })
+	w.must(second(w.node.Storage.ListVolumes(t.Context())))
+	if calls > 1000 {
+		t.Errorf("a list takes %d calls", calls)
+	}
+	w.sim.OnCall(nil)
+	for range 20 {
+		w.must(second(w.node.Storage.ListVolumes(t.Context())))
+	}
+	left, err := w.sim.ReadDir(`C:\Windows\csi-proxy-mappings`)
+	w.must(err)
+	simtest.Want(t, "records that are left", len(left), 0)
 }
 
 // What can't be read outside of a driver's own directories keeps it from ending a use, and isn't named to it: an administrator

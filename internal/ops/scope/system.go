@@ -219,6 +219,11 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
 }
 
+// maxSilentTargets is maxSilent for targets, whose owners are what is asked.
+const maxSilentTargets = 4 * maxSilent
+
+func ofNobody(string) (driver string) { return "" }
+
 // ISCSITargets returns the targets that were found at the driver's portals. A target that doesn't answer may be another
 // driver's, so it is left out.
 func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
@@ -226,7 +231,7 @@ func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	for target, outcome := range operation.Ask(ctx, all, silentTimeout, s.ISCSIDiscoveryMechanisms) {
+	for target, outcome := range operation.AskSome(ctx, all, ofNobody, maxSilentTargets, silentTimeout, s.ISCSIDiscoveryMechanisms) {
 		if _, err := outcome.Get(); err == nil {
 			own = append(own, target)
 		}
@@ -266,8 +271,14 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 		l.Target = "iqn.2026-01.dev.csi-proxy:" + strings.ToLower(rand.Text())
 	}
 	id, err = s.System.LoginISCSITarget(ctx, l)
-	if errors.Is(err, winerr.ISDSCNotFound) { // another driver's portal has made the target known, and this one hasn't it
+	switch {
+	case errors.Is(err, winerr.ISDSCNotFound): // another driver's portal has made the target known, and this one hasn't it
 		err = winerr.ISDSCTargetNotFound
+	case winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists):
+		// Another driver's session may have no connection now. What no portal of this driver has is missing.
+		if _, missingErr := s.ISCSIDiscoveryMechanisms(ctx, l.Target); errors.Is(missingErr, winerr.ISDSCTargetNotFound) {
+			err = missingErr
+		}
 	}
 	return id, err
 }
