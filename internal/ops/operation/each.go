@@ -42,60 +42,70 @@ func Each(n, atOnce int, f func(i int) error) error {
 // that are still under way end on their own, and the caller no longer waits for them.
 func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
-	return AskSome(ctx, objects, func(K) string { return "" }, len(objects), timeout, ask)
+	return AskSome(ctx, objects, nil, len(objects), timeout, ask)
 }
 
 // AskSome is Ask, but has no more than a number of objects of each owner at the same time that haven't answered. An object of which
 // Windows hangs already, so that the call isn't made, counts as one. So an owner's objects that hang leave room for other calls,
-// however many they are.
+// however many they are. If ownerOf is nil, they have one owner.
 func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) string, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
 	return func(yield func(K, Outcome[T]) bool) {
-		type answer struct {
-			object  K
-			outcome Outcome[T]
+		byOwner := make(map[string][]int)
+		for i, object := range objects {
+			owner := ""
+			if ownerOf != nil {
+				owner = ownerOf(object)
+			}
+			byOwner[owner] = append(byOwner[owner], i)
 		}
-		asking, cancel := context.WithCancel(ctx)
-		defer cancel()
-		asking, tracker := WithTracker(asking)
-		defer TrackerOf(ctx).WaitFor(tracker)()
-		answers := make(chan answer, len(objects))
-		byOwner := make(map[string][]K)
-		for _, object := range objects {
-			byOwner[ownerOf(object)] = append(byOwner[ownerOf(object)], object)
+		outcomes := make([]Outcome[T], len(objects))
+		askOne := func(ctx context.Context, i int) error {
+			outcomes[i] = Catch(func() (T, error) { return ask(ctx, objects[i]) })
+			return outcomes[i].err
 		}
-		for _, owned := range byOwner {
-			go func() {
-				room := make(chan struct{}, atOnce)
-				for _, object := range owned {
-					select {
-					case room <- struct{}{}:
-					case <-asking.Done():
-						return
-					}
-					go func() {
-						outcome := Catch(func() (T, error) { return ask(asking, object) })
-						if !errors.Is(outcome.err, csiproxy.ErrUnavailable) {
-							<-room
-						}
-						answers <- answer{object, outcome}
-					}()
-				}
-			}()
-		}
-		end := time.NewTimer(timeout)
-		defer end.Stop()
-		for range objects {
-			select {
-			case a := <-answers:
-				if !yield(a.object, a.outcome) {
+		askInTime(ctx, len(objects), byOwner, atOnce, timeout, askOne, func(i int) bool { return yield(objects[i], outcomes[i]) })
+	}
+}
+
+// askInTime is AskSome for the indices of objects, by owner. It isn't generic, so that the programs have it once.
+func askInTime(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
+	ask func(ctx context.Context, i int) error, yield func(i int) bool) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	asking, tracker := WithTracker(asking)
+	defer TrackerOf(ctx).WaitFor(tracker)()
+	answers := make(chan int, count)
+	for _, owned := range byOwner {
+		go func() {
+			room := make(chan struct{}, atOnce)
+			for _, i := range owned {
+				select {
+				case room <- struct{}{}:
+				case <-asking.Done():
 					return
 				}
-			case <-end.C:
-				return
-			case <-ctx.Done():
+				go func() {
+					if err := ask(asking, i); !errors.Is(err, csiproxy.ErrUnavailable) {
+						<-room
+					}
+					answers <- i
+				}()
+			}
+		}()
+	}
+	end := time.NewTimer(timeout)
+	defer end.Stop()
+	for range count {
+		select {
+		case i := <-answers:
+			if !yield(i) {
 				return
 			}
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -222,8 +222,6 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 // maxSilentTargets is maxSilent for targets, whose owners are what is asked.
 const maxSilentTargets = 4 * maxSilent
 
-func ofNobody(string) (driver string) { return "" }
-
 // ISCSITargets returns the targets that were found at the driver's portals. A target that doesn't answer may be another
 // driver's, so it is left out.
 func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
@@ -231,7 +229,7 @@ func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	for target, outcome := range operation.AskSome(ctx, all, ofNobody, maxSilentTargets, silentTimeout, s.ISCSIDiscoveryMechanisms) {
+	for target, outcome := range operation.AskSome(ctx, all, nil, maxSilentTargets, silentTimeout, s.ISCSIDiscoveryMechanisms) {
 		if _, err := outcome.Get(); err == nil {
 			own = append(own, target)
 		}
