@@ -194,34 +194,58 @@ func TestMountPointOfClone(t *testing.T) {
 	})
 }
 
-// Nor is one inside another driver's volume, or in data of a pod's own, which may hang, too.
-func TestMountPointInAnothersVolume(t *testing.T) {
-	for place, dir := range map[string]string{
-		"another driver's volume": `X:\mine`, "a pod's own data": simtest.Kubelet + `\pods\blue\volumes\kubernetes.io~empty-dir\data\mine`,
-	} {
+// Nor is one in data of a pod's own, which may hang, too.
+func TestMountPointInPodsData(t *testing.T) {
+	for _, endpoints := range []string{"the driver's", "the node's"} {
+		t.Run(endpoints, func(t *testing.T) {
+			beside(t, func(t *testing.T, w *tenants, d, _ *tenant, _ string) {
+				if endpoints == "the node's" {
+					d.Operations = w.node.Operations
+				}
+				planted := simtest.Kubelet + `\pods\blue\volumes\kubernetes.io~empty-dir\data\mine`
+				w.must(w.sim.MkdirAll(planted))
+				w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(d.volume)))
+				w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+				unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+				w.must(err)
+				simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+				wantAtOnce(t, "StageVolume", stagingOf(d))
+			})
+		})
+	}
+}
+
+// Mount points outside of the allowed directories, in another driver's volume or a directory that a pod has by hostPath, keep the
+// disk online. However many hang, the volume is unmounted and staged soon.
+func TestMountPointsOutside(t *testing.T) {
+	for _, place := range []string{`X:`, `C:\logs`} {
 		for _, endpoints := range []string{"the driver's", "the node's"} {
-			for _, trouble := range []string{"nothing", "the directory hangs", "the other driver's volume hangs", "its disk is sick"} {
+			for _, trouble := range []string{"nothing", "the directories hang", "the other driver's volume hangs", "its disk is sick"} {
 				t.Run(fmt.Sprint(place, ", ", endpoints, " endpoints, ", trouble), func(t *testing.T) {
 					beside(t, func(t *testing.T, w *tenants, d, other *tenant, _ string) {
 						if endpoints == "the node's" {
 							d.Operations = w.node.Operations
 						}
 						w.must(w.sim.SetVolumeLetter(string(other.volume), "X:"))
-						w.must(w.sim.MkdirAll(dir))
-						w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\`, string(d.volume)))
+						for i := range 20 {
+							planted := fmt.Sprintf(`%s\mine%d`, place, i)
+							w.must(w.sim.MkdirAll(planted))
+							w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(d.volume)))
+						}
 						w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
 						switch trouble {
-						case "the directory hangs":
-							w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+						case "the directories hang":
+							w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
 						case "the other driver's volume hangs":
 							w.must(beginTrouble(w.sim, diskTroubles["hangs"], "", strings.TrimSuffix(string(other.volume), `\`)))
 						case "its disk is sick":
 							w.must(beginTrouble(w.sim, diskTroubles["fails"], "", fmt.Sprintf("PhysicalDrive%d ", other.number)))
 						}
-						for range 2 {
+						for range 3 {
 							wantAtOnce(t, "UnstageVolume", func(ctx context.Context) error {
 								unstaged, err := d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
-								simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+								simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
 								return err
 							})
 							time.Sleep(time.Minute) // of the bubble

@@ -295,28 +295,77 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
 }
 
-// However many mount points of a volume a driver has planted, its owner, and that of the volume which has them, is asked once.
+// However many mount points of a volume a driver has planted in its directories, the owner of the volume is asked once.
 func TestManyMountPoints(t *testing.T) {
-	for place, of := range map[string]string{"a directory": directoryOf("blue"), "a volume": `X:`} {
-		for who, most := range map[string]int{"red": 20, "": 30} {
-			s := newShared(t)
-			simtest.Must(t, s.sim.SetVolumeLetter(string(s.volumes["blue"]), "X:"))
-			for i := range 100 {
-				path := fmt.Sprintf(`%s\mount%d`, of, i)
-				simtest.Must(t, s.sim.MkdirAll(path))
-				simtest.Must(t, s.sim.SetVolumeMountPoint(t.Context(), path+`\`, string(s.volumes["red"])))
-			}
-			finder := s.node
-			if who != "" {
-				finder = s.own[who]
-			}
-			calls := 0
-			s.sim.OnCall(func(winsim.Call) { calls++ })
-			mounted, err := finder.MountedAt(t.Context(), string(s.volumes["red"]))
-			simtest.Must(t, err)
-			simtest.Want(t, "where it is mounted", len(mounted), 0)
-			if calls > most {
-				t.Errorf("in %s, by %q: %d calls", place, who, calls)
+	for who, most := range map[string]int{"red": 20, "": 30} {
+		s := newShared(t)
+		for i := range 100 {
+			s.mountAt(t, fmt.Sprintf(`%s\mount%d`, directoryOf("blue"), i))
+		}
+		calls := 0
+		s.sim.OnCall(func(winsim.Call) { calls++ })
+		simtest.Want(t, "where it is mounted", len(s.mountedTo(t, who)), 0)
+		if calls > most {
+			t.Errorf("by %q: %d calls", who, calls)
+		}
+	}
+}
+
+// mountAt makes a mount point of red's volume.
+func (s *shared) mountAt(t *testing.T, path string) {
+	t.Helper()
+	simtest.Must(t, s.sim.MkdirAll(path))
+	simtest.Must(t, s.sim.SetVolumeMountPoint(t.Context(), path+`\`, string(s.volumes["red"])))
+}
+
+// mountedTo returns where red's volume is mounted, to a driver or the node.
+func (s *shared) mountedTo(t *testing.T, who string) []string {
+	t.Helper()
+	finder := s.node
+	if who != "" {
+		finder = s.own[who]
+	}
+	mounted, err := finder.MountedAt(t.Context(), string(s.volumes["red"]))
+	simtest.Must(t, err)
+	return mounted
+}
+
+// Mount points outside of the allowed directories are asked for a fifth of a second in all, and one at a time. Those that give no
+// answer count.
+func TestMountPointsOutside(t *testing.T) {
+	query := winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "mine"}
+	for name, test := range map[string]struct {
+		begin func(s *shared) error
+		asked int
+		took  time.Duration
+	}{
+		"they answer":     {func(*shared) error { return nil }, 100, 0},
+		"they hang":       {func(s *shared) error { return s.sim.DelayUncancellable(query, time.Hour) }, 1, 200 * time.Millisecond},
+		"they are slow":   {func(s *shared) error { return s.sim.Delay(query, 30*time.Millisecond) }, 7, 200 * time.Millisecond},
+		"they are broken": {func(s *shared) error { return s.sim.Fail(query, winerr.ErrorIODevice) }, 100, 0},
+	} {
+		for _, place := range []string{`C:\logs`, `X:`} {
+			for _, who := range []string{"red", ""} {
+				synctest.Test(t, func(t *testing.T) {
+					s := newShared(t)
+					simtest.Must(t, s.sim.SetVolumeLetter(string(s.volumes["blue"]), "X:"))
+					for i := range 100 {
+						s.mountAt(t, fmt.Sprintf(`%s\mine%d`, place, i))
+					}
+					simtest.Must(t, test.begin(s))
+					asked := 0
+					s.sim.OnCall(func(call winsim.Call) {
+						if strings.Contains(call.Object, "mine") {
+							asked++
+						}
+					})
+					begun := time.Now()
+					what := fmt.Sprintf("%s, in %s, by %q: ", name, place, who)
+					simtest.Want(t, what+"mount points", len(s.mountedTo(t, who)), 100)
+					simtest.Want(t, what+"it took", time.Since(begun), test.took)
+					simtest.Want(t, what+"asked", asked, test.asked)
+					time.Sleep(2 * time.Hour) // of the bubble: until what hangs has ended
+				})
 			}
 		}
 	}

@@ -4,7 +4,6 @@
 package users
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -25,19 +24,37 @@ import (
 //
 // Who holds a directory may have planted the mount point, and may let the query hang. So what a pod holds is left out unasked, and
 // so is what another driver holds than the volume's. A volume that is no driver's counts as mounted, unasked, where a driver holds
-// the directory: the driver may have mounted it, and its disk mustn't go offline while it is used.
+// the directory: the driver may have mounted it, and its disk must stay online while it is used. For the same reason a volume
+// counts as mounted in a directory outside of the allowed ones whose query hangs or fails.
 func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
 	recorded, err := f.sys.VolumePathNames(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	answers := mountAnswers{hosts: make(map[string]bool)}
+	isMounted := make(map[string]bool)
+	var outside []string
+	ofOthers := make(map[string][]string) // by the driver that holds them
 	for _, path := range recorded {
-		isMounted, err := f.isMountedAt(ctx, path, name, &answers)
-		if err != nil {
-			return nil, err
+		parsed, parseErr := f.Shared.paths.Parse(path, pathpolicy.MaxLongPath)
+		holder := f.Shared.paths.DriverOf(parsed)
+		switch isDrive := len(path) <= len(`C:\`); {
+		case !isDrive && parseErr != nil:
+			outside = append(outside, path)
+		case !isDrive && f.Shared.paths.IsOfPod(parsed):
+		case isDrive || holder == "" || holder == f.driver:
+			if isMounted[path], err = f.isMountedAt(ctx, path, name); err != nil {
+				return nil, err
+			}
+		default:
+			ofOthers[holder] = append(ofOthers[holder], path)
 		}
-		if !isMounted {
+	}
+	if err := f.addOfOthers(ctx, name, ofOthers, isMounted); err != nil {
+		return nil, err
+	}
+	f.addInTime(ctx, name, outside, isMounted)
+	for _, path := range recorded {
+		if !isMounted[path] {
 			continue
 		}
 		if len(path) > len(`C:\`) {
@@ -45,117 +62,54 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 		}
 		paths = append(paths, path)
 	}
-	return paths, nil
+	return paths, ctx.Err()
 }
 
-// mountAnswers are the answers that matter to all mount points of a volume, of which there may be thousands.
-type mountAnswers struct {
-	owner        string // of the volume
-	isOwnerKnown bool
-	hosts        map[string]bool // whether other volumes may be asked for their mount points, by their root directories
-}
-
-// isMountedAt reports whether a volume is mounted at a path. The node takes the silence of a driver's directory for yes.
-func (f *Finder) isMountedAt(ctx context.Context, path, name string, answers *mountAnswers) (isMounted bool, err error) {
-	holder, err := f.holderOf(ctx, path, answers.hosts)
-	if err != nil || holder == aPod {
-		return false, err
+// addOfOthers adds those directories of other drivers where a volume counts as mounted.
+func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[string][]string, isMounted map[string]bool) error {
+	if len(ofOthers) == 0 {
+		return nil
 	}
-	asked := f
-	if holder != "" && holder != f.driver {
-		if !answers.isOwnerKnown {
-			if answers.owner, err = f.ownerOfVolume(ctx, csiproxy.VolumeID(name)); err != nil {
-				return false, err
+	owner, err := f.ownerOfVolume(ctx, csiproxy.VolumeID(name))
+	if err != nil {
+		return err
+	}
+	for holder, paths := range ofOthers {
+		switch owner {
+		case "":
+			for _, path := range paths {
+				isMounted[path] = true
 			}
-			answers.isOwnerKnown = true
+		case holder:
+			f.drivers[holder].addInTime(ctx, name, paths, isMounted)
 		}
-		if answers.owner != holder {
-			return answers.owner == "", nil
-		}
-		asked = f.drivers[holder]
 	}
-	ask := func(ctx context.Context, path string) (bool, error) {
-		there, err := asked.sys.VolumeNameForMountPoint(ctx, path)
-		if err != nil && isNoMountPoint(err) {
-			return false, nil
-		}
-		return strings.EqualFold(there, name), err
-	}
-	if asked == f {
-		return ask(ctx, path)
-	}
-	return inTime(ctx, path, true, ask)
+	return nil
 }
 
-// silentTimeout is how long the directory or the volume of a driver is waited for.
+// silentTimeout is how long directories that may hang are waited for.
 const silentTimeout = 200 * time.Millisecond
 
-// inTime returns the answer to a question about an object that may hang; silence if it does.
-func inTime(ctx context.Context, object string, silence bool, ask func(ctx context.Context, object string) (bool, error)) (
-	answer bool, err error) {
-	answer = silence
-	for _, outcome := range operation.Ask(ctx, []string{object}, silentTimeout, ask) {
-		answer, err = outcome.Get()
+// addInTime adds those directories where a volume is mounted, and those that give no answer in time. They are asked one after the
+// other, so that one call to Windows hangs at most.
+func (f *Finder) addInTime(ctx context.Context, name string, paths []string, isMounted map[string]bool) {
+	for _, path := range paths {
+		isMounted[path] = true
 	}
-	return answer, cmp.Or(ctx.Err(), err)
+	ask := func(ctx context.Context, path string) (bool, error) { return f.isMountedAt(ctx, path, name) }
+	for path, outcome := range operation.AskSome(ctx, paths, nil, 1, silentTimeout, ask) {
+		isThere, err := outcome.Get()
+		isMounted[path] = isThere || err != nil
+	}
 }
 
-// Holders of directories beside the drivers. No driver has such a name.
-const (
-	aPod    = "a pod?"
-	aDriver = "a driver?" // which one doesn't matter
-)
-
-// holderOf returns who holds the directory at which a volume is mounted by its record: "" for nobody who may be hostile.
-func (f *Finder) holderOf(ctx context.Context, path string, hosts map[string]bool) (holder string, err error) {
-	if len(path) <= len(`C:\`) {
-		return "", nil
+// isMountedAt reports whether a volume is mounted at a path.
+func (f *Finder) isMountedAt(ctx context.Context, path, name string) (bool, error) {
+	there, err := f.sys.VolumeNameForMountPoint(ctx, path)
+	if err != nil && isNoMountPoint(err) {
+		return false, nil
 	}
-	if holder, isInside := f.holderByText(path); isInside {
-		return holder, nil
-	}
-	if len(f.drivers) > 0 {
-		host := path[:max(len(`C:\`), strings.Index(path, `}\`)+len(`}\`))] // or \\?\Volume{guid}\
-		mayAsk, isKnown := hosts[host]
-		if !isKnown {
-			mayAsk, _ = inTime(ctx, host, false, f.ofNode().isOf(f.driver)) // without an answer, it may be another driver's
-			hosts[host] = mayAsk
-		}
-		if !mayAsk {
-			return aDriver, ctx.Err()
-		}
-	}
-	inside, err := f.Shared.paths.Inside(ctx, f.sys, []string{path})
-	if err != nil || len(inside) == 0 {
-		return "", err
-	}
-	holder, _ = f.holderByText(inside[0])
-	return holder, nil
-}
-
-// holderByText is holderOf for a path in the allowed directories.
-func (f *Finder) holderByText(path string) (holder string, isInside bool) {
-	parsed, err := f.Shared.paths.Parse(path, pathpolicy.MaxLongPath)
-	if err != nil {
-		return "", false
-	}
-	if f.Shared.paths.IsOfPod(parsed) {
-		return aPod, true
-	}
-	return f.Shared.paths.DriverOf(parsed), true
-}
-
-// isOf returns the question whether the volume with a root directory belongs to a driver, or to nobody.
-func (f *Finder) isOf(driver string) func(ctx context.Context, root string) (bool, error) {
-	return func(ctx context.Context, root string) (_ bool, err error) {
-		if len(root) == len(`C:\`) {
-			if root, err = f.sys.VolumeNameForMountPoint(ctx, root); err != nil {
-				return false, err
-			}
-		}
-		owner, err := f.ownerOfVolume(ctx, csiproxy.VolumeID(root))
-		return err == nil && (owner == "" || owner == driver), err
-	}
+	return strings.EqualFold(there, name), err
 }
 
 // StagedAt returns those of the paths at which a volume is mounted where it is staged: the allowed ones, but for mount points of a
