@@ -158,6 +158,24 @@ func (p *Policy) IsOfPod(path Path) bool {
 	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
 }
 
+// StagingPathAbove returns the path above another one at which kubelet has a CSI driver stage a volume:
+// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount. If the other path doesn't lie below such a one, isBelow is false.
+func (p *Policy) StagingPathAbove(path string) (staging string, isBelow bool) {
+	l, err := split(path, "")
+	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
+	count := len(top.names) + stagingNames
+	if err != nil || !l.inside(top) || len(l.names) <= count || !winname.Equal(l.names[count-1], stagingDirectory) {
+		return "", false
+	}
+	return location{l.drive, l.names[:count]}.String(), true
+}
+
+// Kubelet's staging paths are DRIVER\VOLUME\globalmount in its directory for CSI drivers.
+const (
+	stagingNames     = 3
+	stagingDirectory = "globalmount"
+)
+
 func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
 }

@@ -27,6 +27,8 @@ type part struct {
 	*winsim.System
 	calls  int
 	hidden map[string]bool // names of volumes, without a backslash at the end
+	// mounted are the directories of volumes, by their names.
+	mounted map[string]string
 }
 
 func (p *part) isHidden(path string) bool {
@@ -51,6 +53,19 @@ func (p *part) OpenDevice(ctx context.Context, path string, access win.Access) (
 		return nil, winerr.ErrorFileNotFound
 	}
 	return p.System.OpenDevice(ctx, path, access)
+}
+
+// VolumePathNames lists mount points in a volume below the directory where that is mounted, as Windows may do.
+func (p *part) VolumePathNames(ctx context.Context, name string) ([]string, error) {
+	paths, err := p.System.VolumePathNames(ctx, name)
+	for i, path := range paths {
+		for host, directory := range p.mounted {
+			if rest, isBelow := strings.CutPrefix(path, host); isBelow {
+				paths[i] = directory + `\` + rest
+			}
+		}
+	}
+	return paths, err
 }
 
 func (p *part) VolumeNameForMountPoint(ctx context.Context, path string) (string, error) {
@@ -279,7 +294,7 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 	s.sim.ResetRules()
 	staged, err := s.node.StagedAt(ctx, s.volumes["red"], paths)
 	simtest.Must(t, err)
-	simtest.Want(t, "where a driver's volume is staged", fmt.Sprint(staged), fmt.Sprint(paths))
+	simtest.Want(t, "where a driver's volume is staged", fmt.Sprint(staged), fmt.Sprint(paths[:1]))
 	clear(s.owners)
 	mounted, err := s.node.MountedAt(ctx, id)
 	simtest.Must(t, err)
@@ -289,10 +304,36 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 	simtest.Want(t, "where that is staged", fmt.Sprint(staged), fmt.Sprint(paths[1:2]))
 	staged, err = s.own["red"].StagedAt(ctx, s.volumes["red"], paths)
 	simtest.Must(t, err)
-	simtest.Want(t, "where it is staged to the driver", fmt.Sprint(staged), fmt.Sprint(paths))
+	simtest.Want(t, "where it is staged to the driver", fmt.Sprint(staged), fmt.Sprint(paths[:1]))
 	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
 	_, err = s.node.MountedAt(ctx, id)
 	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
+}
+
+// A pod's mount point in the volume that it has from a driver, its own or another one, is no use of the volume which it names,
+// if Windows lists it below the path where that is mounted. In a directory of its own, a driver may stage volumes below a staging path.
+func TestMountPointInVolumeOfPod(t *testing.T) {
+	for _, staging := range []string{`plugins\kubernetes.io\csi\red\1\globalmount`, `plugins\kubernetes.io\csi\green\1\globalmount`,
+		`plugins\kubernetes.io\csi\pv\pv-1\globalmount`, `pods\uid\volumes\kubernetes.io~csi\pv-1\mount`} {
+		for _, isMounted := range []bool{true, false} {
+			for _, who := range []string{"red", ""} {
+				s := newShared(t)
+				pods, disk := simtest.Volume(t, s.sim)
+				if strings.Contains(staging, "red") {
+					s.owners[disk] = "red"
+				}
+				staging := simtest.Kubelet + `\` + staging
+				if isMounted {
+					simtest.Mount(t, s.sim, staging, pods)
+				}
+				s.mountAt(t, staging+`\mine`)
+				s.parts["red"].mounted = map[string]string{pods: staging}
+				s.parts[""].mounted = s.parts["red"].mounted
+				isUse := !isMounted && strings.HasPrefix(staging, simtest.Kubelet+`\plugins`)
+				simtest.Want(t, fmt.Sprintf("%s, mounted %t, by %q: uses", staging, isMounted, who), len(s.mountedTo(t, who)) > 0, isUse)
+			}
+		}
+	}
 }
 
 // However many mount points of a volume a driver has planted in its directories, the owner of the volume is asked once.

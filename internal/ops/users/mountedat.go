@@ -103,27 +103,35 @@ func (f *Finder) addInTime(ctx context.Context, name string, paths []string, isM
 	}
 }
 
-// isMountedAt reports whether a volume is mounted at a path.
+// isMountedAt reports whether a volume is mounted at a path. What lies in a staged volume doesn't count: pods write there.
 func (f *Finder) isMountedAt(ctx context.Context, path, name string) (bool, error) {
-	there, err := f.sys.VolumeNameForMountPoint(ctx, path)
-	if err != nil && isNoMountPoint(err) {
-		return false, nil
+	if staging, isBelow := f.Shared.paths.StagingPathAbove(path); isBelow {
+		if there, err := f.volumeAt(ctx, staging+`\`); err != nil || there != "" {
+			return false, err
+		}
 	}
+	there, err := f.volumeAt(ctx, path)
 	return strings.EqualFold(there, name), err
 }
 
-// StagedAt returns those of the paths at which a volume is mounted where it is staged: the allowed ones, but for mount points of a
-// volume that is no driver's in a driver's own directories. The driver may have planted these.
+// volumeAt returns the volume that is mounted at a path, "" if none is.
+func (f *Finder) volumeAt(ctx context.Context, path string) (name string, err error) {
+	name, err = f.sys.VolumeNameForMountPoint(ctx, path)
+	if err != nil && isNoMountPoint(err) {
+		return "", nil
+	}
+	return name, err
+}
+
+// StagedAt returns those of the paths at which a volume is mounted where it is staged: in the own directories of its driver or, if
+// it is no driver's, in the allowed ones that are no driver's. Others may be planted.
 func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []string) ([]string, error) {
 	paths, err := f.Allowed(ctx, mounted)
 	if err != nil || len(paths) == 0 {
 		return paths, err
 	}
 	owner, err := f.ownerOfVolume(ctx, id)
-	return slices.DeleteFunc(paths, func(path string) bool {
-		driver := f.paths.DriverAt(path)
-		return owner == "" && driver != ""
-	}), err
+	return slices.DeleteFunc(paths, func(path string) bool { return f.paths.DriverAt(path) != owner }), err
 }
 
 // isNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:
