@@ -298,12 +298,8 @@ func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, state devic
 				Detail: "whether a volume of it is mounted can't be found out; try again later"}
 		}
 	}
-	staged, err := d.options.Users.Allowed(ctx, paths)
-	if err != nil {
-		return err
-	}
-	if len(staged) > 0 {
-		return refuse("a volume of it is mounted at " + quote.List(staged) + "; unmount it first")
+	if len(paths) > 0 {
+		return refuse("a volume of it is mounted at " + quote.List(paths) + "; unmount it first")
 	}
 	return d.TakeOffline(ctx, h, volumes, state, device.State{Offline: true, ReadOnly: state.ReadOnly})
 }
@@ -332,7 +328,8 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths 
 	return nil, err
 }
 
-// Mounted returns the volumes of an online disk, and at which directories they are mounted.
+// Mounted returns the volumes of an online disk, and in which of the allowed directories they are mounted. Mount points elsewhere
+// may be planted, so they refuse no call.
 func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
 	if volumes, err = d.Volumes(ctx, h); err != nil {
 		return nil, nil, err
@@ -340,7 +337,8 @@ func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opend
 	if paths, err = d.DirectoriesOf(ctx, volumes); err != nil {
 		return nil, nil, err
 	}
-	return volumes, paths, nil
+	paths, err = d.options.Users.Allowed(ctx, paths)
+	return volumes, paths, err
 }
 
 // Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't

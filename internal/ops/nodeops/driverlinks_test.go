@@ -217,7 +217,7 @@ func TestMountPointInPodsData(t *testing.T) {
 }
 
 // Mount points outside of the allowed directories, in another driver's volume or a directory that a pod has by hostPath, keep the
-// disk online. However many hang, the volume is unmounted and staged soon.
+// disk online, and nothing else: however many hang, the volume is unmounted soon, and staged again, read-only and writable.
 func TestMountPointsOutside(t *testing.T) {
 	for _, place := range []string{`X:`, `C:\logs`} {
 		for _, endpoints := range []string{"the driver's", "the node's"} {
@@ -242,14 +242,17 @@ func TestMountPointsOutside(t *testing.T) {
 						case "its disk is sick":
 							w.must(beginTrouble(w.sim, diskTroubles["fails"], "", fmt.Sprintf("PhysicalDrive%d ", other.number)))
 						}
-						for range 3 {
+						for _, isReadOnly := range []bool{true, false, false} {
 							wantAtOnce(t, "UnstageVolume", func(ctx context.Context) error {
 								unstaged, err := d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 								simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
 								return err
 							})
 							time.Sleep(time.Minute) // of the bubble
-							wantAtOnce(t, "StageVolume", stagingOf(d))
+							wantAtOnce(t, "StageVolume", func(ctx context.Context) error {
+								return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+									Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging, ReadOnly: isReadOnly}))
+							})
 						}
 					})
 				})

@@ -12,7 +12,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -72,9 +71,9 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 
 // allowWriters lets writers, or those of the options if there are none, write at the root of a volume
 // and to all that is made there later. It leaves a volume as it is that holds anything, or whose list
-// isn't that of a format, unless the caller has formatted it; and one that is mounted at a directory, so
+// isn't that of a format, unless the caller has formatted it; and one that is mounted in an allowed directory, so
 // that nothing is made there meanwhile: the caller has the volume locked, and nobody mounts it.
-// (An administrator may write by a drive letter, which harms nothing: what is there has inherited its
+// (An administrator may write by a drive letter or elsewhere, which harms nothing: what is there has inherited its
 // list before.)
 //
 // The volume is opened by its name, which no link leads astray.
@@ -119,7 +118,10 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *locks.LockedVo
 		return err
 	}
 	mounted, err := v.options.Users.MountedAt(ctx, string(lockedVolume.ID))
-	if err != nil || len(users.Directories(mounted)) > 0 {
+	if err != nil {
+		return err
+	}
+	if allowed, err := v.options.Users.Allowed(ctx, mounted); err != nil || len(allowed) > 0 {
 		return err
 	}
 	if empty, err := isEmpty(ctx, root); err != nil || !empty {

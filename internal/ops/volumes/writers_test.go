@@ -65,6 +65,10 @@ func TestWritersOfAVolumeThatIsFound(t *testing.T) {
 			n.do(n.sim.MkdirAll(kubelet + `\plugins\other`))
 			n.do(n.sim.SetVolumeMountPoint(n.t.Context(), kubelet+`\plugins\other\`, string(id)))
 		}, false},
+		"mounted outside of the allowed directories": {func(n *node, _ uint32, id csiproxy.VolumeID) {
+			n.do(n.sim.MkdirAll(`C:\elsewhere`))
+			n.do(n.sim.SetVolumeMountPoint(n.t.Context(), `C:\elsewhere\`, string(id)))
+		}, true},
 		"read-only": {func(n *node, _ uint32, id csiproxy.VolumeID) { n.do(n.sim.SetVolumeReadOnly(string(id), true)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
