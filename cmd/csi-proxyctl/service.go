@@ -325,14 +325,15 @@ service install --drivers. It is no error if the service doesn't exist. The serv
 CSI Proxy stays as it is, without an error. Refused are a service that has the name but isn't CSI Proxy,
 and one that other services depend on, as kubelet on AKS: they could not start any more.
 
-With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
-has replaced is put back, and started if it ran before.
+With --restore, a service that has replaced a daemon, by csi-proxyctl service install --replace, isn't
+removed: that daemon is put back, and started if it ran before. A service that has replaced none is
+removed, so that one command suits all nodes. Repeated, --restore leaves the daemon that is back alone.
 
 With --watch the command goes on, doing nothing, until it is stopped: a container that runs it
 stays.`
 	name = nameFlag(c)
 	c.Flags().BoolVar(&restore, "restore", false,
-		"bring back the daemon that was replaced, instead of removing the service")
+		"bring back the daemon that was replaced; remove a service that has replaced none")
 	c.Flags().BoolVar(&watch, "watch", false, "go on until the command is stopped")
 	return c
 }

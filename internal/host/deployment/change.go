@@ -168,7 +168,7 @@ func (c *change) lookBack(in *Installation) (err error) {
 	if c.record, err = c.Deployer.record(c.name); err != nil {
 		return err
 	}
-	c.before = before{Settings: c.service.Settings, Ours: c.service.origin == Ours && c.service.Wrapped == "", Ran: c.service.ran}
+	c.before = before{Settings: c.service.Settings, Ours: c.service.isOurs(), Ran: c.service.ran}
 	if c.record.Pending != nil {
 		c.Log.Info("an earlier change was cut off; going on with it", "service", c.name)
 		c.before = *c.record.Pending
@@ -396,16 +396,18 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 	return err
 }
 
-// Uninstall stops and removes the service. With restore, Uninstall restores the service that Replace has
-// replaced, and starts the service if the service ran. The service of the published daemon stays as it is: this
-// run has nothing to do there, or an earlier run has restored it.
+// Uninstall stops and removes the service. With restore, a service that has replaced another daemon stays
+// instead: Uninstall restores the replaced service, and starts the service if the service ran.
+//
+// The service of the published daemon stays as it is, for instance on a node that has just joined. With restore,
+// so does the service of every daemon that isn't ours: an earlier run has restored it.
 func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) error {
 	name, err := d.Find(name)
 	if err != nil {
 		return unchanged(err)
 	}
 	service, err := d.current(name)
-	if errors.Is(err, csiproxy.ErrNotFound) && !restore {
+	if errors.Is(err, csiproxy.ErrNotFound) {
 		return winservice.Uninstall(ctx, d.Services, d.Log, name)
 	}
 	var r record
@@ -415,28 +417,30 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	if err != nil {
 		return unchanged(err)
 	}
-	if service.origin == Published && r == (record{}) {
-		d.Log.Info("the service is the published daemon's, and stays", "service", name)
-		return nil
-	}
-	if !restore {
-		if err := winservice.Uninstall(ctx, d.Services, d.Log, name); err != nil {
-			return err
-		}
-		others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
-		d.tidyDrivers(others, service.program) // the service exists until its last handle is closed
-		return nil
-	}
 	if r.Pending != nil && !r.Pending.Ours {
 		r.Replaced = r.Pending // a replacement that was cut off
 	}
-	if r.Replaced == nil {
-		return unchanged(refuse("restore service", name, "it has replaced no other daemon; to remove the service, leave out --restore"))
+	switch {
+	case r.Replaced != nil:
+		return d.restore(ctx, name, *r.Replaced, service.program)
+	case service.origin == Published, restore && !service.isOurs():
+		d.Log.Info("the service runs a daemon that csi-proxyctl has not installed, and stays", "service", name, "program", service.program)
+		return nil
 	}
-	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, service.program) }); err != nil {
+	if err := winservice.Uninstall(ctx, d.Services, d.Log, name); err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
+	d.tidyDrivers(others, service.program) // the service exists until its last handle is closed
+	return nil
+}
+
+// restore brings the replaced service back, and forgets that it was replaced.
+func (d *Deployer) restore(ctx context.Context, name string, replaced before, ours string) error {
+	if err := again(ctx, func() error { return d.bringBack(ctx, name, replaced, ours) }); err != nil {
 		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // so that one of the daemons serves
 	}
-	d.tidyDrivers(append(Names, name), service.program)
+	d.tidyDrivers(append(Names, name), ours)
 	return d.Services.SetRecord(name, nil)
 }
 

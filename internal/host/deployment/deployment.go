@@ -307,6 +307,9 @@ func (d *Deployer) current(name string) (c current, err error) {
 	return c, nil
 }
 
+// isOurs reports whether the service runs our daemon without a wrapper, as Install and Replace leave it.
+func (c current) isOurs() bool { return c.origin == Ours && c.Wrapped == "" }
+
 // serviceArgs adds the arguments that a service needs. The default log is a file, since a service has no
 // standard error.
 func serviceArgs(args []string) []string {

@@ -424,16 +424,39 @@ func TestRestore(t *testing.T) {
 		n.does(t, uninstall(restore), nil)
 		isPublishedAgain(t, n)
 	}
-	n = withOurs()
-	n.does(t, uninstall(true), csiproxy.ErrFailedPrecondition) // there is nothing to restore
-	n.does(t, uninstall(false), winservice.ErrDependents)
-	n.runs(t, "csi-proxy", oursOld)
-	delete(n.services, "kubelet")
-	for range 2 {
-		n.does(t, uninstall(false), nil)
+}
+
+// Where no other daemon was replaced, the service is removed, with restore as without it.
+func TestUninstall(t *testing.T) {
+	for _, restore := range []bool{true, false} {
+		n := withOurs()
+		n.does(t, uninstall(restore), winservice.ErrDependents)
+		n.runs(t, "csi-proxy", oursOld)
+		everyDeath(t, func() *node {
+			n := withOurs()
+			delete(n.services, "kubelet")
+			return n
+		}, uninstall(restore), nil, nil, func(t *testing.T, n *node) {
+			if len(n.services) != 0 {
+				t.Errorf("restore %v: %d services", restore, len(n.services))
+			}
+		})
 	}
-	if len(n.services) != 0 {
-		t.Errorf("%d services", len(n.services))
+}
+
+// A second run with restore leaves alone what the first one has restored, whatever daemon that is.
+func TestRestoreTwice(t *testing.T) {
+	for _, content := range []string{published, fork} {
+		n := withPublished()
+		n.end(n.holder)
+		n.files[oldDaemon] = content
+		n.launch(n.services["csiproxy"])
+		n.does(t, replaceBy(), nil)
+		for range 2 {
+			n.does(t, uninstall(true), nil)
+			n.runs(t, "csiproxy", content)
+			n.replaced(t, "")
+		}
 	}
 }
 

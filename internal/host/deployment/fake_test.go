@@ -27,6 +27,8 @@ const (
 	oursOld   = "ours 1"
 	oursNew   = "ours 2"
 	published = "published 1"
+	// A build of the published daemon with another module path.
+	fork = "fork 1"
 	// It passes -check and starts, but its endpoints don't answer.
 	sick = "sick 1"
 	// It passes -check and ends when it is started.
@@ -133,7 +135,7 @@ func (n *node) healthy(_ context.Context, endpoints []string) error {
 	switch kind(n.holds()) {
 	case "ours":
 		return nil
-	case "published": // which has a version less
+	case "published", "fork": // which has a version less
 		if len(endpoints) == 0 {
 			return nil
 		}
@@ -319,7 +321,7 @@ func (n *node) ControlService(name string, control winservice.Control) error {
 				switch kind(content) {
 				case "nssm":
 					return errors.New("the control is unknown")
-				case "published":
+				case "published", "fork":
 				default:
 					s.state, s.stops = winservice.StopPending, time.Now().Add(stopTakes)
 				}
@@ -332,7 +334,7 @@ func (n *node) ControlService(name string, control winservice.Control) error {
 				}
 			}
 			switch kind(content) {
-			case "published", "foreign":
+			case "published", "fork", "foreign":
 				s.state, s.process = winservice.Stopped, 0
 			case "nssm":
 				n.end(n.holder)
@@ -455,7 +457,7 @@ func (n *node) Origin(program string) (Origin, error) {
 	switch kind(n.files[program]) {
 	case "published":
 		return Published, nil
-	case "":
+	case "", "fork":
 		return Unknown, nil
 	}
 	return Ours, nil
