@@ -360,7 +360,8 @@ func (p *program) serviceStop() *cobra.Command {
 -grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
 published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.
 
-While services that depend on it run, as kubelet on AKS, it isn't stopped; the error names them.`, true, false)
+While services that depend on it run, as kubelet on AKS, it isn't stopped; the error names them.
+csi-proxyctl service restart leaves them running.`, true, false)
 }
 
 func (p *program) serviceRestart() *cobra.Command {

@@ -344,6 +344,11 @@ func (d *Deployer) Cycle(ctx context.Context, name string, stop, start bool) err
 	if err == nil && stop {
 		err = winservice.Stop(ctx, d.Services, d.Log, name, start)
 	}
+	if errors.Is(err, winservice.ErrDependents) {
+		err = &csiproxy.Error{Op: "stop service", Object: name, Kind: csiproxy.ErrFailedPrecondition, Err: err,
+			Detail: "nothing was changed; csi-proxyctl service restart leaves the dependents running; if the service must stay " +
+				"stopped, drain the node and stop the dependents first"}
+	}
 	if err == nil && start {
 		err = winservice.Start(ctx, d.Services, name)
 	}

@@ -6,6 +6,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -288,7 +289,13 @@ func TestCycle(t *testing.T) {
 		return func(ctx context.Context, d *Deployer) error { return d.Cycle(ctx, "", stop, start) }
 	}
 	n := withOurs()
-	n.does(t, cycle(true, false), winservice.ErrDependents)
+	n.does(t, func(ctx context.Context, d *Deployer) error {
+		err := d.Cycle(ctx, "", true, false)
+		if !strings.Contains(fmt.Sprint(err), "csi-proxyctl service restart") {
+			t.Errorf("%v", err)
+		}
+		return err
+	}, winservice.ErrDependents)
 	n.runs(t, "csi-proxy", oursOld)
 	before := n.holder
 	n.does(t, cycle(true, true), nil)
