@@ -427,7 +427,16 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 		d.Log.Info("the service runs a daemon that csi-proxyctl has not installed, and stays", "service", name, "program", service.program)
 		return nil
 	}
-	if err := winservice.Uninstall(ctx, d.Services, d.Log, name); err != nil {
+	err = winservice.Uninstall(ctx, d.Services, d.Log, name)
+	if errors.Is(err, winservice.ErrDependents) && !restore {
+		replaced, _, recordErr := d.Replaced(name)
+		if replaced != "" {
+			err = fmt.Errorf("csi-proxyctl service uninstall --restore, or service.restore=true of the chart, brings the "+
+				"replaced daemon back. Without that: %w", err)
+		}
+		err = errors.Join(err, recordErr)
+	}
+	if err != nil {
 		return err
 	}
 	others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })

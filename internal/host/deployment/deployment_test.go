@@ -6,6 +6,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -457,6 +458,31 @@ func TestRestoreTwice(t *testing.T) {
 			n.runs(t, "csiproxy", content)
 			n.replaced(t, "")
 		}
+	}
+}
+
+// The advice is what can be done on this node: to bring the replaced daemon back only where there is one.
+func TestUninstallWithDependents(t *testing.T) {
+	replaced := setups["AKS"].node(oursOld)
+	replaced.does(t, replaceHere, nil)
+	for name, tt := range map[string]struct {
+		n       *node
+		restore bool
+		advice  bool
+	}{
+		"replaced a daemon":         {replaced, false, true},
+		"replaced nothing":          {withOurs(), false, false},
+		"replaced nothing, restore": {withOurs(), true, false},
+	} {
+		tt.n.does(t, func(ctx context.Context, d *Deployer) error {
+			err := d.Uninstall(ctx, "", tt.restore)
+			if text := fmt.Sprint(err); !strings.Contains(strings.ToLower(text), "sc.exe config kubelet depend= /") ||
+				strings.Contains(text, "--restore") != tt.advice || strings.Contains(text, "service.restore=true") != tt.advice {
+				t.Errorf("%s: %v", name, err)
+			}
+			return err
+		}, winservice.ErrDependents)
+		tt.n.undisturbed(t)
 	}
 }
 

@@ -268,15 +268,21 @@ func (n *node) DeleteService(name string) error {
 	return n.step("delete", func() error { delete(n.services, name); return nil })
 }
 
+// Dependents returns the dependents of the dependents, too, in the order in which they stop, as Windows does.
 func (n *node) Dependents(name string, active bool) (names []string, err error) {
 	if _, err := n.service(name); err != nil {
 		return nil, err
 	}
-	for other, s := range n.services {
-		if slices.Contains(s.dependsOn, name) && (s.state != winservice.Stopped || !active) {
-			names = append(names, other)
+	on := []string{name}
+	for i := 0; i < len(on); i++ {
+		for other, s := range n.services {
+			if slices.Contains(s.dependsOn, on[i]) && (s.state != winservice.Stopped || !active) {
+				on = append(on, other)
+			}
 		}
 	}
+	names = on[1:]
+	slices.Reverse(names)
 	return names, nil
 }
 

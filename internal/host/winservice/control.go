@@ -183,9 +183,15 @@ func Uninstall(ctx context.Context, m Manager, log *slog.Logger, name string) er
 	case err != nil:
 		return err
 	case len(dependents) > 0:
+		// Windows lists dependents of dependents, too. The last one starts first, so it depends on the service itself.
+		//
+		// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-enumdependentservicesw
+		// https://learn.microsoft.com/en-us/windows-server/administration/windows-commands/sc-config
+		direct := dependents[len(dependents)-1]
 		return &csiproxy.Error{Op: "uninstall service", Object: name, Kind: csiproxy.ErrFailedPrecondition, Err: ErrDependents,
-			Detail: fmt.Sprintf("nothing was changed: %s could never start again; bring the daemon before back with "+
-				"--restore, or end the dependency with sc.exe config %s depend= LIST", strings.Join(dependents, ", "), dependents[0])}
+			Detail: fmt.Sprintf("nothing was changed: %[1]s could never start again. End the dependency of %[2]s on this node, and "+
+				"repeat the command: sc.exe config %[2]s depend= / removes all its dependencies; to keep those on A and B, "+
+				"depend= A/B (sc.exe qc %[2]s lists them)", strings.Join(dependents, ", "), direct)}
 	}
 	if err := Stop(ctx, m, log, name, false); err != nil {
 		return err
