@@ -31,18 +31,32 @@ func TestReleasedModules(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Join(tree, filepath.Dir(name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(tree, name), data, 0o755))
 	}
-	in := func(name string, args ...string) string {
+	command := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = tree
 		cmd.Env = append(cmd.Environ(), "TAG=git tag -a", "GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.org",
 			"GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.org", "GIT_CONFIG_GLOBAL="+os.DevNull)
-		return string(run(t, cmd))
+		return cmd
 	}
+	in := func(name string, args ...string) string { return string(run(t, command(name, args...))) }
 	in("git", "init", "--quiet")
 	in("git", "add", "--all", "--force")
 	in("git", "commit", "--quiet", "--message=all")
 	remote := t.TempDir()
 	in("git", "init", "--quiet", "--bare", remote)
+
+	// A failure leaves the tags as they were, so that the command can be repeated.
+	missing := filepath.Join(remote, "missing")
+	for _, existing := range []string{"other", "driver/v0.7.1"} {
+		in("git", "tag", existing)
+		if out, err := command("deploy/packaging/tag", "v0.7.1", missing).Output(); err == nil || len(out) > 0 {
+			t.Errorf("beside the tag %s, a push to a missing repository: %v, tags %q", existing, err, out)
+		}
+		if left := in("git", "tag", "--list"); left != existing+"\n" {
+			t.Errorf("tags %q, want %s alone", left, existing)
+		}
+		in("git", "tag", "--delete", existing)
+	}
 	tags := strings.Fields(in("deploy/packaging/tag", "v0.7.1", remote))
 	want := "v0.7.1 driver/v0.7.1 cmd/kubectl-csi_proxy/v0.7.1 driver/compat/csi-proxy/v2.7.1"
 	if strings.Join(tags, " ") != want {
