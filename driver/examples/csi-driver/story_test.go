@@ -145,7 +145,8 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			r := newRig(t, viaInProcess)
 			const ioDeviceError = 1117
 			fail := r.Fail
-			if call == "CM_Register_Notification" || call == "FindFirstVolumeW" { // made only if a volume comes late
+			switch call {
+			case "CM_Register_Notification", "FindFirstVolumeW", "IOCTL_DISK_ARE_VOLUMES_READY": // made only if a volume comes late
 				fail = r.FailIfCalled
 			}
 			fail(call, ioDeviceError, 1)
