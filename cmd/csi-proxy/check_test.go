@@ -30,7 +30,7 @@ func checked(t *testing.T, code int, args ...string) string {
 // People get a summary with what each driver gets, and programs the same as JSON.
 func TestCheckSummary(t *testing.T) {
 	file := driversPath(t, `{"drivers": [
-		{"name": "red", "disks": [{"vendor": "RED*", "adapter": 0}], "smbServers": ["files"], "directories": ["C:\\work"], "reformat": true, "maxCalls": 3},
+		{"name": "red", "disks": [{"vendor": "RED*", "adapter": 0}], "smbServers": ["files"], "directories": ["C:\\work\\red"], "reformat": true, "maxCalls": 3},
 		{"name": "blue", "groups": ["iscsi", "system"], "iscsiPortals": ["[fd00::1]", "storage:860"], "services": ["vds"]}]}`)
 	args := []string{"-node=simulated", "-endpoint-dir=" + endpointDir(t), "-working-dir=C:\\work", "-drivers=" + file}
 	got := checked(t, exitOK, args...)
@@ -40,8 +40,8 @@ func TestCheckSummary(t *testing.T) {
 		"\ndriver red\n  endpoints       csi-proxy-red-GROUP-VERSION\n  groups          disk: " + strings.Join(api.Versions("disk"), ", ") + "\n",
 		"                  smb: v1, v1beta2, v1beta1, v1alpha1\n",
 		"  disks           {\"vendor\": \"RED*\", \"adapter\": 0}\n" +
-			"  directories     C:\\var\\lib\\kubelet\\plugins\\red\n                  C:\\var\\lib\\kubelet\\plugins\\kubernetes.io\\csi\\red\n                  C:\\work\n" +
-			"  SMB servers     files\n  iSCSI portals   none\n  services        none\n  may empty       its volumes in C:\\work\n  calls           at most 3 at once\n",
+			"  directories     C:\\var\\lib\\kubelet\\plugins\\red\n                  C:\\var\\lib\\kubelet\\plugins\\kubernetes.io\\csi\\red\n                  C:\\work\\red\n" +
+			"  SMB servers     files\n  iSCSI portals   none\n  services        none\n  may empty       its volumes in C:\\work\\red\n  calls           at most 3 at once\n",
 		"\ndriver blue\n", "  disks           none\n", "  iSCSI portals   [fd00::1]:3260\n                  storage:860\n  services        vds\n  calls           at most 1024 at once\n",
 		"\n\nwarning: -drivers=" + file + `:3:81: driver "blue": Windows lists the sessions`,
 	} {
@@ -59,8 +59,8 @@ func TestCheckSummary(t *testing.T) {
 	}
 	if diff := cmp.Diff([]winservice.DriverReport{
 		{Name: "red", Groups: []string{"disk", "volume", "filesystem", "storage", "smb"}, Disks: []string{`{"vendor": "RED*", "adapter": 0}`},
-			Directories: []string{`C:\var\lib\kubelet\plugins\red`, `C:\var\lib\kubelet\plugins\kubernetes.io\csi\red`, `C:\work`},
-			Servers:     []string{"files"}, ReformatDirs: []string{`C:\work`}, MaxCalls: 3},
+			Directories: []string{`C:\var\lib\kubelet\plugins\red`, `C:\var\lib\kubelet\plugins\kubernetes.io\csi\red`, `C:\work\red`},
+			Servers:     []string{"files"}, ReformatDirs: []string{`C:\work\red`}, MaxCalls: 3},
 		{Name: "blue", Groups: []string{"iscsi", "system"},
 			Directories: []string{`C:\var\lib\kubelet\plugins\blue`, `C:\var\lib\kubelet\plugins\kubernetes.io\csi\blue`},
 			Portals:     []string{"[fd00::1]:3260", "storage:860"}, Services: []string{"vds"}, MaxCalls: 1024},

@@ -24,7 +24,7 @@ func CheckDriverName(driver string) error {
 }
 
 // CheckDirectory returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a further directory of a driver: it must
-// lie in the allowed directories, by a name that Windows takes for this directory only, and hold nothing that kubelet, the pods or
+// lie below an allowed directory, by a name that Windows takes for this directory only, and hold nothing that kubelet, the pods or
 // other drivers have.
 func (p *Policy) CheckDirectory(driver, dir string) error {
 	_, err := p.checkDirectory(driver, dir)
@@ -54,6 +54,11 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	}
 	if p.system.holds(l) {
 		return refuse("it holds files of Windows or of csi-proxy itself")
+	}
+	if driver != "" && slices.ContainsFunc(p.roots, l.equal) {
+		// Links at an allowed directory are followed as the administrator's.
+		return refuse("it is a working directory itself, which the driver could make a link to what others have; " +
+			"give -working-dir the directory above")
 	}
 	if l.inside(kubelet) && !slices.ContainsFunc(p.namedDirectories(driver), l.inside) {
 		if reason := reasonOfKubelet(l.names[len(kubelet.names):]); reason != "" {

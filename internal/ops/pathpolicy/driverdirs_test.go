@@ -84,6 +84,12 @@ func TestCheckDirectory(t *testing.T) {
 			t.Errorf("%s: %v, but of the driver's: %v", dir, err, withErr)
 		}
 	}
+	for _, dir := range []string{`C:\mnt\disks`, `c:\MNT\disks\`} {
+		if err := mustPolicy(t, kubelet, `C:\mnt\disks`).CheckDirectory("blue", dir); err == nil ||
+			!strings.Contains(err.Error(), "it is a working directory itself") {
+			t.Errorf("%s, which is a working directory: %v", dir, err)
+		}
+	}
 	above := mustPolicy(t, kubelet, `C:\var`)
 	for _, dir := range []string{`C:\var`, `C:\var\lib`} {
 		if err := above.CheckDirectory("blue", dir); err == nil || !strings.Contains(err.Error(), "it holds kubelet's directory") {

@@ -20,11 +20,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// twoDrivers returns the policies of a node, by "", and of its drivers red and blue. red also has C:\work.
+// twoDrivers returns the policies of a node, by "", and of its drivers red and blue. red also has C:\work\red.
 func twoDrivers(t *testing.T) map[string]*Policy {
 	t.Helper()
 	node, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`},
-		Drivers: []Driver{{Name: "red", Dirs: []string{`C:\work`}}, {Name: "blue"}}})
+		Drivers: []Driver{{Name: "red", Dirs: []string{`C:\work\red`}}, {Name: "blue"}}})
 	simtest.Must(t, err)
 	node.linkEntries = 20
 	return map[string]*Policy{"": node, "red": node.Within(Territory{Driver: "red"}), "blue": node.Within(Territory{Driver: "blue"})}
@@ -35,7 +35,7 @@ func twoDrivers(t *testing.T) map[string]*Policy {
 func TestLinksOfDrivers(t *testing.T) {
 	places := map[string]string{ // with the drivers to which they belong
 		kubelet + `\plugins\red`: "red", kubelet + `\plugins\RED\below`: "red",
-		kubelet + `\plugins\kubernetes.io\csi\blue`: "blue", kubelet + `\plugins\blue`: "blue", `C:\work`: "red",
+		kubelet + `\plugins\kubernetes.io\csi\blue`: "blue", kubelet + `\plugins\blue`: "blue", `C:\work\red`: "red",
 		kubelet + `\plugins`: "", kubelet + `\plugins\redder`: "", kubelet + `\else`: "",
 	}
 	for crowded, owner := range places {
@@ -47,7 +47,7 @@ func TestLinksOfDrivers(t *testing.T) {
 		}
 		links := map[string][]string{
 			"":     {kubelet + `\plugins\redder\a-link`},
-			"red":  {kubelet + `\plugins\red\a-link`, `C:\work\a-link`},
+			"red":  {kubelet + `\plugins\red\a-link`, `C:\work\red\a-link`},
 			"blue": {kubelet + `\plugins\blue\a-link`},
 		}
 		for _, paths := range links {
@@ -291,7 +291,7 @@ func TestLinkTargetsOfDriver(t *testing.T) {
 	sys, _ := published(t)
 	red := twoDrivers(t)[""].Within(Territory{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
 	for target, want := range map[string]error{
-		`\\red\share`: nil, `\\blue\share`: csiproxy.ErrPermissionDenied, kubelet + `\plugins\red\below`: nil, `C:\work\x`: nil,
+		`\\red\share`: nil, `\\blue\share`: csiproxy.ErrPermissionDenied, kubelet + `\plugins\red\below`: nil, `C:\work\red\x`: nil,
 		kubelet + `\plugins\blue`: csiproxy.ErrPermissionDenied, kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv\mount`: csiproxy.ErrPermissionDenied,
 		`C:\Windows`: csiproxy.ErrPermissionDenied,
 	} {
