@@ -22,10 +22,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Disk is an open disk: the one that had its number when it was opened. A number names a
-// disk only until that leaves; then another disk may get it. A handle names one disk for
-// good: calls on it fail once that has left. So an operation opens its disk before it
-// waits for anything, and makes all its calls on this handle.
+// Disk is an open disk. Windows may give the number of a disk that has left to another disk.
+// A handle stays with its disk: when the disk has left, calls on the handle fail. So an
+// operation opens its disk before it waits for anything, and makes all calls on this handle.
 type Disk struct {
 	device.Handle
 	Number csiproxy.DiskNumber

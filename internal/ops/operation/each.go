@@ -68,7 +68,8 @@ func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) 
 	}
 }
 
-// askInTime is AskSome for the indices of objects, by owner. It isn't generic, so that the programs have it once.
+// askInTime is the part of AskSome without type parameters, of which the programs have one copy. It takes the indices of the objects,
+// by owner.
 func askInTime(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, i int) error, yield func(i int) bool) {
 	asking, cancel := context.WithCancel(ctx)

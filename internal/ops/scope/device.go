@@ -124,10 +124,10 @@ func (d *sickDisk) Close() error {
 	return d.Handle.Close()
 }
 
-// ownsSickDisk presumes whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
-// the use of the disk. It does if one of its volumes is mounted in the driver's own directories, and at no others, or was
-// so when a disk was opened that is still open. If the last disk with the number has said whose it was, only that driver owns
-// this one, and other mount points don't matter: other drivers may have planted them. What doesn't answer proves nothing.
+// ownsSickDisk presumes whether a disk that refuses to say what it is belongs to the driver, which must be able to end its
+// use of the disk. It does if a volume of the disk is mounted in the driver's own directories alone, or was so when a sick disk
+// that is still open was opened. If an earlier disk with the same number named its owner, only that driver can own this disk, and
+// mount points in the directories of others are ignored, since they may be planted. A volume that gives no answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	last, isKnown := s.table.lastOwners.Load(n)
 	if isKnown && last != s.driver.Name {
@@ -218,7 +218,7 @@ func (s *System) openVolume(ctx context.Context, path string, to purpose, use fu
 	return h.Device, nil
 }
 
-// suchVolume names a volume in errors. It isn't its name, since a caller who has given a path may not know that.
+// suchVolume stands for a volume in errors. The real name stays hidden, since a caller may have given a path only.
 const suchVolume = "such volume"
 
 // checkDisk returns errNotOwn unless the driver owns a disk.

@@ -253,7 +253,7 @@ func fitsText(pattern, text string) bool {
 	return pattern == "" || text == pattern
 }
 
-// maxSilent is how many sessions of one driver that don't answer may take the place of other calls.
+// maxSilent is how many silent sessions of one driver may take up calls at the same time.
 const maxSilent = 32
 
 // targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no session has the disk. Each

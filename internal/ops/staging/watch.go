@@ -113,8 +113,8 @@ type watcher struct {
 // update returns the difference between the disks that the caller has got and all, those of the node
 // now. It notes that the caller gets all.
 func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
-	// If a disk doesn't answer, another disk may have its number by now. So of two disks with one
-	// number, the one without an error counts.
+	// The number of a disk that hangs may belong to another disk by now. So of two disks with the same
+	// number, the disk without an error counts.
 	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
 	})

@@ -90,8 +90,8 @@ func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[stri
 // silentTimeout is how long directories that may hang are waited for.
 const silentTimeout = 200 * time.Millisecond
 
-// addInTime adds those directories where a volume is mounted, and those that give no answer in time. They are asked one after the
-// other, so that one call to Windows hangs at most.
+// addInTime adds the directories where a volume is mounted, and the directories that give no answer in time. It queries one after the
+// other, so at most one call to Windows hangs.
 func (f *Finder) addInTime(ctx context.Context, name string, paths []string, isMounted map[string]bool) {
 	for _, path := range paths {
 		isMounted[path] = true
@@ -123,8 +123,8 @@ func (f *Finder) volumeAt(ctx context.Context, path string) (name string, err er
 	return name, err
 }
 
-// StagedAt returns those of the paths at which a volume is mounted where it is staged: in the own directories of its driver or, if
-// it is no driver's, in the allowed ones that are no driver's. Others may be planted.
+// StagedAt returns where a mounted volume is staged. The volume of a driver is staged in that driver's own directories, and any other
+// volume in the allowed directories outside of all drivers'. Mount points elsewhere may be planted.
 func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []string) ([]string, error) {
 	paths, err := f.Allowed(ctx, mounted)
 	if err != nil || len(paths) == 0 {
