@@ -7,12 +7,11 @@
 #	make kubectl-csi-proxy   the plugin for kubectl, bin/kubectl-csi_proxy
 #	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
 #	make image               the image of the HostProcess container, without Docker; see RELEASE.md
-#	make image SIM=1         the image of the simulated node, for Linux; see docs/test-your-driver.md
+#	make image-sim           the image of the simulated node, for Linux; see docs/test-your-driver.md
 #	make chart               the chart's archive
 #	make publish REGISTRY=registry.example.org   both images and the chart, to registry.example.org/csi-proxy, …/csi-proxy-sim and …/charts/csi-proxy
-#	make publish IMAGE=repository:tag            the image of the HostProcess container alone
+#	make publish-image IMAGE=repository:tag      the image of the HostProcess container alone
 #	make protos              the .proto files as a module of buf, bin/.protos; see docs/go-authors.md
-#	make protos LINT=1       also checked by buf; with FROM=v1.2.2 also that nothing breaks clients since then
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
 #	make check-release       again, in another directory and without a cache: every byte is the same
@@ -100,7 +99,9 @@ IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
 BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
 
-image: $(if $(SIM),$(SIM_IMAGE_ARCHIVE),$(IMAGE_ARCHIVE))
+image: $(IMAGE_ARCHIVE)
+
+image-sim: $(SIM_IMAGE_ARCHIVE)
 
 $(IMAGE_ARCHIVE): collect-windows-amd64 bin/image
 	$(BUILD_IMAGE) windows/amd64 $(call files_of,bin/.release/windows-amd64) >$@
@@ -115,19 +116,19 @@ chart: bin/chart
 	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
 
 # The registry is asked first, before anything is built for minutes.
-IMAGE_GIVEN = $(or $(IMAGE),$(error say where to, such as REGISTRY=registry.example.org, or IMAGE=registry.example.org/csi-proxy:v1.2.3 for that image alone))
 publish: bin/image bin/chart
-ifdef REGISTRY
+	@[ -n '$(REGISTRY)' ] || { echo 'say where to, such as REGISTRY=registry.example.org' && exit 1; }
 	bin/image check '$(REGISTRY)/csi-proxy' '$(REGISTRY)/csi-proxy-sim' '$(REGISTRY)/charts/csi-proxy'
-	$(MAKE) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE) chart
+	$(MAKE) image image-sim chart
 	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY)/charts/csi-proxy'
 	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy:$(VERSION)'
 	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy-sim:$(VERSION)'
-else
-	bin/image check '$(IMAGE_GIVEN)'
-	$(MAKE) $(IMAGE_ARCHIVE)
+
+publish-image: bin/image
+	@[ -n '$(IMAGE)' ] || { echo 'say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3' && exit 1; }
+	bin/image check '$(IMAGE)'
+	$(MAKE) image
 	bin/image push $(IMAGE_ARCHIVE) '$(IMAGE)'
-endif
 
 release: $(addprefix collect-,$(RELEASED)) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE) chart protos wintest bin/pack
 	rm -rf dist && mkdir dist
@@ -155,10 +156,6 @@ release: $(addprefix collect-,$(RELEASED)) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE)
 	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
 	cd dist && sha256sum -- * >SHA256SUMS
 
-# LINT=1: also check them by buf, which needs Node.js and npm. With FROM, such as FROM=v1.2.2, also that
-# nothing of the storage API breaks its clients since then. That nothing of the published API changes is a
-# test of package api.
-#
 # The API for those who make clients of it; api/sim is no part of it. In published/ are the groups
 # that the published daemon has, by the names under which that one serves them.
 protos:
@@ -169,12 +166,6 @@ protos:
 		mkdir -p bin/.protos/published/$${file%/*} && \
 		sed 's/^package csiproxy\.[a-z]*\./package /' api/$$file >bin/.protos/published/$$file || exit 1; \
 	done
-ifdef LINT
-	cd deploy/packaging/protos && npm ci --ignore-scripts
-	deploy/packaging/protos/node_modules/.bin/buf lint bin/.protos
-	$(if $(FROM),git show '$(FROM):api/descriptors.binpb' >bin/.protos-before.binpb && \
-		deploy/packaging/protos/node_modules/.bin/buf breaking bin/.protos --against bin/.protos-before.binpb)
-endif
 
 PLUGIN_PLATFORMS = darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
 PLUGIN_URL ?= https://github.com/csi-proxy/csi-proxy/releases/download/$(VERSION)
@@ -194,6 +185,20 @@ release-plugin: $(addprefix plugin-,$(PLUGIN_PLATFORMS))
 	deploy/packaging/krew '$(VERSION)' '$(PLUGIN_URL)' \
 		$(foreach p,$(PLUGIN_PLATFORMS),dist/kubectl-csi_proxy-$(p)-$(VERSION).zip) >dist/csi-proxy-krew-$(VERSION).yaml
 	cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS
+
+# Installs from the files in dist/, as installers of Windows nodes do.
+test-installers:
+	CSI_PROXY_DIST='$(CURDIR)/dist' $(FOR_TOOLS) $(GO) -C tools test -count=1 -run '^TestInstallers$$' -v ./release
+
+# Publishes to a registry of the test, and runs the simulated node's image from there. As root.
+test-publish:
+	CSI_PROXY_PUBLISH='$(CURDIR)' $(FOR_TOOLS) $(GO) -C tools test -count=1 -run '^TestPublish$$' -v ./release/image
+
+# Tests the tools that builds and releases use.
+test-tools:
+	$(FOR_TOOLS) $(GO) -C tools test ./...
+	@# Go doesn't see a change of the pages, which are outside of that module, and would print the last result.
+	$(FOR_TOOLS) $(GO) -C tools test -count=1 ./facts
 
 check-release: release
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \

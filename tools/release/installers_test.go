@@ -22,12 +22,12 @@ import (
 )
 
 // Three installers of Windows nodes download csi-proxy by a URL. From the files of a release, offered under
-// the URLs of GitHub's release pages, each gets the program that is in the zip. make test-tools DIST=1 runs
+// the URLs of GitHub's release pages, each gets the program that is in the zip. make test-installers runs
 // this test.
 func TestInstallers(t *testing.T) {
 	dist := os.Getenv("CSI_PROXY_DIST")
 	if dist == "" {
-		t.Skip("needs a release: run make release, then make test-tools DIST=1")
+		t.Skip("needs a release: run make release, then make test-installers")
 	}
 	const before, after = "csi-proxy-windows-amd64-", ".zip"
 	zips, err := filepath.Glob(filepath.Join(dist, before+"*"+after))

@@ -139,7 +139,7 @@ func BenchmarkHang(b *testing.B) {
 func TestSoakHang(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
-		t.Skip("make test-resilience SOAK=2m runs it")
+		t.Skip("test/resilience --soak 2m runs it")
 	}
 	for name, path := range hangingPaths {
 		t.Run(name, func(t *testing.T) {

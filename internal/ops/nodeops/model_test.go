@@ -62,7 +62,7 @@ func TestSoakModel(t *testing.T) {
 func soak(t *testing.T, test func(t *testing.T, seed uint64)) {
 	duration, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
-		t.Skip("long: SOAK says for how long, as in make test-resilience SOAK=2m")
+		t.Skip("long: SOAK says for how long, as in test/resilience --soak 2m")
 	}
 	seed := rand.Uint64()
 	if given, err := strconv.ParseUint(os.Getenv("SOAK_SEED"), 10, 64); err == nil {

@@ -441,7 +441,7 @@ func byVersion(methods []method) map[string][]method {
 func TestSoakBadRequests(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
-		t.Skip("make test-resilience SOAK=2m runs it")
+		t.Skip("test/resilience --soak 2m runs it")
 	}
 	seed := uint64(time.Now().UnixNano())
 	if given, err := strconv.ParseUint(os.Getenv("SOAK_SEED"), 10, 64); err == nil {

@@ -27,11 +27,11 @@ import (
 )
 
 // TestPublish runs make publish with a registry of its own, looks at what is there, and runs
-// the simulated node from its image as a container would. make test-tools PUBLISH=1 runs it.
+// the simulated node from its image as a container would. make test-publish runs it.
 func TestPublish(t *testing.T) {
 	repository := os.Getenv("CSI_PROXY_PUBLISH")
 	if repository == "" {
-		t.Skip("builds what is released: run make test-tools PUBLISH=1")
+		t.Skip("builds what is released: run make test-publish")
 	}
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
 		registry.Logger(log.New(io.Discard, "", 0))))

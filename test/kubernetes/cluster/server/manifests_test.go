@@ -57,12 +57,12 @@ func TestServerTakesTheManifests(t *testing.T) {
 }
 
 // TestChartUpgrade installs the chart of a version before, which CSI_PROXY_CHART_BEFORE names, and
-// upgrades it, as "make test-cluster FROM=v1.2.2" asks for: the server would refuse a change of what can't be
+// upgrades it, as "test/kubernetes/cluster/run v1.2.2" asks for: the server would refuse a change of what can't be
 // changed, such as the selector of a DaemonSet.
 func TestChartUpgrade(t *testing.T) {
 	before := os.Getenv("CSI_PROXY_CHART_BEFORE")
 	if before == "" {
-		t.Skip("CSI_PROXY_CHART_BEFORE doesn't name the chart of a version before; run make test-cluster FROM=v1.2.2")
+		t.Skip("CSI_PROXY_CHART_BEFORE doesn't name the chart of a version before; run test/kubernetes/cluster/run v1.2.2")
 	}
 	apply := newApplier(t)
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
