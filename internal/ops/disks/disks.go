@@ -337,8 +337,7 @@ func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opend
 	if paths, err = d.DirectoriesOf(ctx, volumes); err != nil {
 		return nil, nil, err
 	}
-	paths, err = d.options.Users.Allowed(ctx, paths)
-	return volumes, paths, err
+	return volumes, d.options.Users.Allowed(paths), nil
 }
 
 // Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't

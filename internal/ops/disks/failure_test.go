@@ -119,9 +119,9 @@ func TestErrorAtEachCall(t *testing.T) {
 				return "refused", nil
 			}
 			return nil, err
-		}, passed: "2 GetVolumeNameForVolumeMountPointW, " +
+		}, passed: "CreateFileW, FSCTL_GET_REPARSE_POINT, GetVolumeNameForVolumeMountPointW, " +
 			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
-			"IOCTL_STORAGE_GET_DEVICE_NUMBER, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, 2 IOCTL_STORAGE_QUERY_PROPERTY, NtCreateFile"},
 		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", IOCTL_DISK_CREATE_DISK, " + attributes +
 			", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_SET_DRIVE_LAYOUT_EX, " +
 			"3 IOCTL_DISK_UPDATE_PROPERTIES, IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},

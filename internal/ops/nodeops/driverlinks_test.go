@@ -25,8 +25,26 @@ import (
 // beside runs test on a node where both drivers have begun: d, and other, which attacks it. dir is a directory of other's.
 func beside(t *testing.T, test func(t *testing.T, w *tenants, d, other *tenant, dir string)) {
 	t.Helper()
+	besideOn(t, func(*tenants) {}, test)
+}
+
+// besideWithAndWithoutLink is beside on a node as usual, and on one whose kubelet's directory is a link of the administrator's.
+func besideWithAndWithoutLink(t *testing.T, test func(t *testing.T, w *tenants, d, other *tenant, dir string)) {
+	t.Run("kubelet's directory is one", func(t *testing.T) { beside(t, test) })
+	t.Run("kubelet's directory is a link", func(t *testing.T) {
+		besideOn(t, func(w *tenants) {
+			w.must(w.sim.Rename(simtest.Kubelet, `C:\real`, false))
+			w.must(w.sim.Junction(simtest.Kubelet, `C:\real`))
+		}, test)
+	})
+}
+
+// besideOn is beside on a node that prepare changes first.
+func besideOn(t *testing.T, prepare func(w *tenants), test func(t *testing.T, w *tenants, d, other *tenant, dir string)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newTenants(t)
+		prepare(w)
 		for _, name := range []string{red, blue} { // in this order, which the numbers of the disks show
 			w.begin(w.own[name])
 		}
@@ -157,7 +175,7 @@ func TestLinksIntoAnothersVolume(t *testing.T) {
 func TestMountPointInAnothersDirectory(t *testing.T) {
 	for _, endpoints := range []string{"the driver's", "the node's"} {
 		t.Run(endpoints, func(t *testing.T) {
-			beside(t, func(t *testing.T, w *tenants, d, _ *tenant, dir string) {
+			besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, d, _ *tenant, dir string) {
 				if endpoints == "the node's" {
 					d.Operations = w.node.Operations
 				}
@@ -170,7 +188,7 @@ func TestMountPointInAnothersDirectory(t *testing.T) {
 				unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 				w.must(err)
 				simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
-				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
 				wantAtOnce(t, "StageVolume", stagingOf(d))
 				wantAtOnce(t, "SetDiskState", func(ctx context.Context) error {
 					return errors.Join(unstagingOf(d)(ctx), d.Disk.SetDiskState(ctx, d.number, true), d.Disk.SetDiskState(ctx, d.number, false))
@@ -182,7 +200,7 @@ func TestMountPointInAnothersDirectory(t *testing.T) {
 
 // So it is if the other driver has made the mount point by its own call, while a clone on its disk had the name of the volume.
 func TestMountPointOfClone(t *testing.T) {
-	beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+	besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
 		w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
 		w.must(unstagingOf(d)(t.Context()))
 		clone, err := w.sim.CloneDisk(d.number, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "clone"})
@@ -198,7 +216,7 @@ func TestMountPointOfClone(t *testing.T) {
 func TestMountPointInPodsData(t *testing.T) {
 	for _, endpoints := range []string{"the driver's", "the node's"} {
 		t.Run(endpoints, func(t *testing.T) {
-			beside(t, func(t *testing.T, w *tenants, d, _ *tenant, _ string) {
+			besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, d, _ *tenant, _ string) {
 				if endpoints == "the node's" {
 					d.Operations = w.node.Operations
 				}
@@ -206,7 +224,7 @@ func TestMountPointInPodsData(t *testing.T) {
 				w.must(w.sim.MkdirAll(planted))
 				w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(d.volume)))
 				w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
-				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
 				unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 				w.must(err)
 				simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
@@ -236,7 +254,7 @@ func TestMountPointsOutside(t *testing.T) {
 						w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
 						switch trouble {
 						case "the directories hang":
-							w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
+							w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallOpenAt, Object: `mine`}, 24*time.Hour))
 						case "the other driver's volume hangs":
 							w.must(beginTrouble(w.sim, diskTroubles["hangs"], "", strings.TrimSuffix(string(other.volume), `\`)))
 						case "its disk is sick":
@@ -264,7 +282,7 @@ func TestMountPointsOutside(t *testing.T) {
 // A driver at the shared endpoints, whose disk is no driver's, stages its volume beside mount points of it in a driver's directory,
 // which aren't asked, since they may hang. It doesn't take the disk offline, since that driver may have mounted the volume there.
 func TestMountPointOfNobodysVolume(t *testing.T) {
-	beside(t, func(t *testing.T, w *tenants, _, _ *tenant, dir string) {
+	besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, _, _ *tenant, dir string) {
 		w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
 		d := &tenant{Operations: w.node.Operations, serial: "green", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
 		w.must(stagingOf(d)(t.Context()))
@@ -273,12 +291,65 @@ func TestMountPointOfNobodysVolume(t *testing.T) {
 			w.must(w.sim.MkdirAll(planted))
 			w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, w.volumeAt(d.staging)))
 		}
-		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
 		unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 		w.must(err)
 		simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
 		wantAtOnce(t, "StageVolume", stagingOf(d))
 	})
+}
+
+// So does it beside mount points in data of a pod's own, which are no use of the volume: its disk goes offline.
+func TestMountPointOfNobodysVolumeInPodsData(t *testing.T) {
+	besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, _, _ *tenant, _ string) {
+		w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
+		d := &tenant{Operations: w.node.Operations, serial: "green", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
+		w.must(stagingOf(d)(t.Context()))
+		planted := simtest.Kubelet + `\pods\blue\volumes\kubernetes.io~empty-dir\data\mine`
+		w.must(w.sim.MkdirAll(planted))
+		w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, w.volumeAt(d.staging)))
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+		unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+		w.must(err)
+		simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+		wantAtOnce(t, "StageVolume", stagingOf(d))
+	})
+}
+
+// A directory above a mount point that Windows lists has become a link, to another machine or to another mount point of the volume.
+// It isn't followed, in a directory of a driver or of nobody: the volume isn't mounted there, and is staged elsewhere.
+func TestLinkAboveMountPoint(t *testing.T) {
+	const elsewhere = `C:\elsewhere`
+	for _, place := range []string{`plugins\` + blue, `plugins\green`} {
+		for _, target := range []string{`\\evil\data`, elsewhere} {
+			for _, endpoints := range []string{"the driver's", "the node's"} {
+				t.Run(fmt.Sprint(place, ", to ", target, ", ", endpoints), func(t *testing.T) {
+					besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, _, d *tenant, _ string) {
+						if endpoints == "the node's" {
+							d.Operations = w.node.Operations
+						}
+						above := simtest.Kubelet + `\` + place + `\above`
+						for _, dir := range []string{above, elsewhere} {
+							w.must(w.sim.MkdirAll(dir + `\mine`))
+						}
+						w.must(w.sim.SetVolumeMountPoint(t.Context(), above+`\mine\`, string(d.volume)))
+						w.must(w.sim.SetReparsePoint(elsewhere+`\mine`, win.NewMountPoint(string(d.volume))))
+						w.must(w.sim.Rename(above, above+"-old", false))
+						w.must(w.sim.Symlink(above, target, true))
+						w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+						list, err := d.Storage.ListDisks(t.Context(), csiproxy.Selector{SerialNumber: d.serial})
+						w.must(err)
+						partition := list[0].Partitions[len(list[0].Partitions)-1]
+						simtest.Want(t, "the volume's paths", append(partition.Paths, partition.Error), []string{d.staging, ""})
+						unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+						w.must(err)
+						simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+						wantAtOnce(t, "StageVolume", stagingOf(d))
+					})
+				})
+			}
+		}
+	}
 }
 
 // At the shared endpoints, a driver's session that hangs delays a list of disks as a disk does that hangs, and only once.

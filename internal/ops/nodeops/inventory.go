@@ -34,11 +34,11 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		inside, err := n.groups.Paths.Inside(ctx, n.calls, paths)
+		listed, err := n.groups.Paths.Listed(ctx, n.calls, paths)
 		if err != nil {
 			return 0, err
 		}
-		if len(inside) > 0 {
+		if len(slices.DeleteFunc(listed, n.groups.Paths.IsListedOutside)) > 0 {
 			count++
 		}
 	}

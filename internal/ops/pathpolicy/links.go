@@ -158,24 +158,6 @@ func (p *Policy) IsOfPod(path Path) bool {
 	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
 }
 
-// StagingPathAbove returns the path above another one at which kubelet has a CSI driver stage a volume:
-// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount. If the other path doesn't lie below such a one, isBelow is false.
-func (p *Policy) StagingPathAbove(path string) (staging string, isBelow bool) {
-	l, err := split(path, "")
-	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
-	count := len(top.names) + stagingNames
-	if err != nil || !l.inside(top) || len(l.names) <= count || !winname.Equal(l.names[count-1], stagingDirectory) {
-		return "", false
-	}
-	return location{l.drive, l.names[:count]}.String(), true
-}
-
-// Kubelet's staging paths are DRIVER\VOLUME\globalmount in its directory for CSI drivers.
-const (
-	stagingNames     = 3
-	stagingDirectory = "globalmount"
-)
-
 func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
 }
@@ -246,10 +228,8 @@ func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 		return s.search(ctx, dir, 0)
 	}
 	last := len(top.names) - 1
-	for _, name := range top.names[:last] {
-		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
-			return err
-		}
+	if dir, err = dir.openEach(ctx, top.names[:last]); err != nil {
+		return err
 	}
 	aDirectory := win.FileInfo{Attributes: win.AttributeDirectory}
 	return s.entry(ctx, dir.Entry(top.names[last]), aDirectory, s.policy.depth(top)-1)

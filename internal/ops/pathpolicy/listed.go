@@ -14,51 +14,147 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Inside returns those of listed that lie below the allowed directories. listed are paths at which
-// Windows lists a volume as mounted. They have no links in them, while an allowed directory may be a
-// link to another drive, or have a volume mounted at it or above. The result begins with the allowed
-// directory.
-func (p *Policy) Inside(ctx context.Context, sys System, listed []string) (inside []string, _ error) {
-	var roots []location // without links, in the order of p.roots; nil until they are needed
-	for _, listedPath := range listed {
-		if path, err := p.Parse(listedPath, MaxLongPath); err == nil {
-			if len(path.names) > 0 {
-				inside = append(inside, path.String())
-			}
-			continue
-		}
-		found, ok, err := withoutLinks(ctx, sys, listedPath)
-		if err != nil {
-			return nil, err
-		}
+// Listed returns the paths at which Windows lists a volume as mounted, without a backslash at the end of a directory. Those below
+// the allowed directories are in the policy's spelling. Windows lists paths without links, while an allowed directory may be a link
+// to another drive, or have a volume mounted at it or above. So a path may lie in a directory of a driver or a pod that is spelt
+// otherwise. To learn where the allowed directories are, Listed asks about these only, and not about what is listed.
+func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []string, err error) {
+	var places []place
+	for _, text := range listed {
+		l, ok := splitListed(text)
 		if !ok {
 			continue
 		}
-		if roots == nil {
-			if roots, err = p.rootsWithoutLinks(ctx, sys); err != nil {
-				return nil, err
+		path := p.fromListed(l)
+		isKnown := !path.IsOutside() && (len(p.roots) == 1 || path.full().inside(p.allowed[0]) || p.DriverOf(path) != "")
+		if !isKnown && len(l.names) > 0 {
+			if places == nil {
+				if places, err = p.places(ctx, sys); err != nil {
+					return nil, err
+				}
 			}
+			path = p.fromListed(p.respell(places, l))
 		}
-		for i, root := range roots {
-			if found.inside(root) && len(found.names) > len(root.names) {
-				inside = append(inside, Path{root: p.roots[i], names: found.names[len(root.names):]}.String())
-				break
-			}
-		}
+		paths = append(paths, path.String())
 	}
-	return inside, nil
+	return paths, nil
 }
 
-// withoutLinks resolves the links of a path, and returns its location with the volume in the drive's
-// place. ok is false for a drive itself, and for a path that isn't there.
-func withoutLinks(ctx context.Context, sys System, path string) (l location, ok bool, err error) {
-	if l, ok = onVolume(path); !ok {
-		if l, err = split(path, ""); err != nil || len(l.names) == 0 {
-			return l, false, nil
-		}
-		l.drive, err = volumeOfDrive(ctx, sys, l.drive)
+// ParseListed parses a path that Listed has returned.
+func (p *Policy) ParseListed(listed string) Path {
+	l, _ := splitListed(listed)
+	return p.fromListed(l)
+}
+
+func (p *Policy) fromListed(l location) Path {
+	if path, ok := p.locate(l); ok && len(path.names) > 0 {
+		return path
 	}
-	return l, err == nil && l.drive != "" && len(l.names) > 0, err
+	return Path{volume: strings.TrimSuffix(l.drive, `\`) + `\`, names: l.names}
+}
+
+// IsOutside reports whether a path of ParseListed lies outside of the allowed directories.
+func (p Path) IsOutside() bool { return p.volume != "" }
+
+// IsListedOutside is ParseListed and IsOutside.
+func (p *Policy) IsListedOutside(listed string) bool { return p.ParseListed(listed).IsOutside() }
+
+// IsDrive reports whether a path of ParseListed is a drive, such as C:\.
+func (p Path) IsDrive() bool { return len(p.names) == 0 }
+
+// splitListed splits a path that Windows lists. Its names may be such as no operation takes.
+func splitListed(path string) (l location, ok bool) {
+	if l, ok = onVolume(path); ok {
+		return l, true
+	}
+	drive, rest, _ := strings.Cut(path, `\`)
+	l.drive, ok = driveLetter(drive)
+	l.names = splitNames(rest)
+	return l, ok && len(drive) == len("C:")
+}
+
+// place is an allowed directory by one of the paths that lead to it without a link.
+type place struct {
+	path, root location // root is the allowed directory
+}
+
+// maxPlaces bounds the places that begin with a mount point: a driver may have planted any number of these.
+const maxPlaces = 100
+
+// places returns the places of the outermost allowed directories.
+func (p *Policy) places(ctx context.Context, sys System) (places []place, _ error) {
+	for _, root := range p.roots {
+		places = append(places, place{root, root})
+		resolved, err := withoutLinksAt(ctx, sys, root)
+		if err != nil {
+			return nil, err
+		}
+		if resolved.drive == "" {
+			continue
+		}
+		names, err := sys.VolumePathNames(ctx, resolved.drive)
+		if err != nil && !winerr.IsGone(err) {
+			return nil, err
+		}
+		for _, name := range append(names, resolved.drive) {
+			if start, ok := splitListed(name); ok && (len(start.names) == 0 || len(places) < maxPlaces) {
+				places = append(places, place{start.below(resolved.names...), root})
+			}
+		}
+	}
+	return places, nil
+}
+
+// respell returns a location in the spelling of the allowed directory that it lies in. If several hold it, one in which it belongs to
+// a pod or a driver takes precedence.
+func (p *Policy) respell(places []place, l location) location {
+	found := l
+	for _, place := range places {
+		if !l.inside(place.path) {
+			continue
+		}
+		respelt := place.root.below(l.names[len(place.path.names):]...)
+		if path := p.fromListed(respelt); p.IsOfPod(path) || p.DriverOf(path) != "" {
+			return respelt
+		}
+		if p.fromListed(found).IsOutside() {
+			found = respelt
+		}
+	}
+	return found
+}
+
+// VolumeAt returns the volume that is mounted at a path of Listed, or "" if none is. Below the directory in which the path begins, no
+// link is followed: whoever may write there could have planted it, and it could lead to another machine. In the allowed directories
+// nothing counts as mounted behind a link or in a mounted volume. Elsewhere the error is winerr.ErrorReparsePointEncountered then.
+func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume string, err error) {
+	listed := p.ParseListed(path)
+	if listed.IsDrive() {
+		return volumeOfDrive(ctx, sys, strings.TrimSuffix(listed.volume, `\`))
+	}
+	err = p.walk(sys, func(w *walk) error {
+		f, err := w.openWhole(ctx, listed, ForAttributes)
+		if errors.Is(err, winerr.ErrorReparsePointEncountered) && !listed.IsOutside() { // a link, or a bind filter
+			last := len(listed.names) - 1
+			dir, openErr := w.at.openEach(ctx, listed.names[:last])
+			if err = openErr; err == nil {
+				f, err = dir.Entry(listed.names[last]).Open(ctx, ForAttributes)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		link, err := f.Link(ctx)
+		if link.IsMountPoint() {
+			volume = link.Volume
+		}
+		return err
+	})
+	isNone := Missing(err) || winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorDeletePending)
+	if isNone || !listed.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
+		return "", nil
+	}
+	return volume, err
 }
 
 // onVolume splits \\?\Volume{guid}\directory\name, with the volume in the drive's place.
@@ -68,22 +164,13 @@ func onVolume(path string) (l location, ok bool) {
 		return l, false
 	}
 	l.drive, ok = volumeRoot(path[:end+len(`}\`)])
-	if rest := strings.Trim(path[end+len(`}\`):], `\`); rest != "" {
-		l.names = strings.Split(rest, `\`)
-	}
+	l.names = splitNames(path[end+len(`}\`):])
 	return l, ok
 }
 
-// rootsWithoutLinks returns the locations of the outermost allowed directories without links.
-func (p *Policy) rootsWithoutLinks(ctx context.Context, sys System) (roots []location, _ error) {
-	for _, root := range p.roots {
-		resolved, err := withoutLinksAt(ctx, sys, root)
-		if err != nil {
-			return nil, err
-		}
-		roots = append(roots, resolved)
-	}
-	return roots, nil
+// splitNames splits a path below a drive or a volume.
+func splitNames(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '\\' })
 }
 
 // withoutLinksAt returns the location of a directory or file of the administrator's without links, with the volume in the drive's

@@ -4,6 +4,10 @@
 package pathpolicy_test
 
 import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -14,27 +18,114 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Windows lists where volumes are mounted by paths without links.
-func TestInside(t *testing.T) {
+// Windows lists where volumes are mounted by paths without links. Listed finds the allowed directory in each of them.
+func TestListed(t *testing.T) {
 	sys := newNode(t)
 	lettered, _ := newVolume(t, sys)
 	must(t, sys.SetVolumeMountPoint(t.Context(), `D:\`, lettered))
 	must(t, sys.MkdirAll(`D:\kubelet`))
+	must(t, sys.MkdirAll(`D:\work\blue`))
 	must(t, sys.Rename(kubelet, kubelet+`-old`, false))
 	must(t, sys.Junction(kubelet, `D:\kubelet`))
 	bare, _ := newVolume(t, sys)
 	simtest.Mount(t, sys, `C:\work`, bare)
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `C:\none`}})
+	must(t, sys.Junction(`C:\alias`, `D:\work`))
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `C:\none`, `D:\work`, `C:\alias`},
+		Drivers: []pathpolicy.Driver{{Name: "blue", Dirs: []string{`C:\alias\blue`}}}})
 	must(t, err)
-
-	inside, err := p.Inside(t.Context(), nil, []string{`\VAR\lib\kubelet\x\`, kubelet, `C:\none\y`, `C:\`, `D:\`, `x`})
-	must(t, err)
-	simtest.Want(t, "by the text", inside, []string{kubelet + `\x`, `C:\none\y`})
-	listed := []string{`D:\Kubelet\a\b\`, `D:\kubelet`, `D:\kubelets\a`, `E:\kubelet\a`, `C:\other\a`, bare + `a`, bare, lettered + `a`}
-	inside, err = p.Inside(t.Context(), sys, listed)
-	must(t, err)
-	simtest.Want(t, "behind links", inside, []string{kubelet + `\a\b`, `C:\work\a`})
+	want := map[string]string{ // the allowed paths that are found; "" for one outside
+		`C:\VAR\lib\kubelet\x\`: kubelet + `\x`, kubelet + `\`: "", `C:\`: "", `D:\`: "", `C:\none\y\`: `C:\none\y`,
+		`D:\Kubelet\a\b.\`: kubelet + `\a\b.`, `D:\kubelet\`: "", `D:\kubelets\a\`: "", `E:\kubelet\a\`: "", `C:\other\a\`: "",
+		lettered + `kubelet\y\`: kubelet + `\y`, bare + `a\`: `C:\work\a`, bare: "", lettered + `a\`: "", `D:\kubelet\pki\a\`: "",
+		`D:\work\blue\x\`: `C:\alias\blue\x`, `D:\work\red\`: `D:\work\red`,
+	}
+	for listed, path := range want {
+		found, err := p.Listed(t.Context(), sys, []string{listed})
+		must(t, err)
+		parsed := p.ParseListed(found[0])
+		if len(found) != 1 || parsed.IsOutside() != (path == "") || path != "" && found[0] != path || parsed.String() != found[0] {
+			t.Errorf("%s: %v, %v, want %q", listed, found, parsed, path)
+		}
+		if isDrive := parsed.IsDrive(); isDrive != (len(listed) == 3 || listed == bare) {
+			t.Errorf("%s is a drive: %t", listed, isDrive)
+		}
+	}
+	listed := slices.Collect(maps.Keys(want))
 	must(t, sys.Fail(winsim.Match{Call: win.CallOpen, Object: kubelet, Count: 1}, winerr.ErrorAccessDenied))
-	_, err = p.Inside(t.Context(), sys, listed)
+	_, err = p.Listed(t.Context(), sys, listed)
 	simtest.WantError(t, err, csiproxy.ErrPermissionDenied, kubelet)
+	must(t, sys.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, winerr.ErrorIODevice))
+	_, err = p.Listed(t.Context(), sys, listed)
+	simtest.WantErrorOf(t, "the volume of kubelet's directory", err, winerr.ErrorIODevice)
+}
+
+// A volume mounted in a directory that is an allowed one by another path is found at each path that Windows has for it. With one
+// allowed directory, its own paths take no call.
+func TestListedByMountPoint(t *testing.T) {
+	sys := newNode(t)
+	bare, _ := newVolume(t, sys)
+	simtest.Mount(t, sys, `C:\disk`, bare)
+	must(t, sys.MkdirAll(`C:\disk\kubelet`))
+	must(t, sys.Rename(kubelet, kubelet+`-old`, false))
+	must(t, sys.Junction(kubelet, `C:\disk\kubelet`))
+	p := pathpolicy.Default()
+	found, err := p.Listed(t.Context(), sys, []string{`C:\disk\kubelet\x\`, bare + `kubelet\x\`})
+	must(t, err)
+	simtest.Want(t, "found", found, []string{kubelet + `\x`, kubelet + `\x`})
+	found, err = p.Listed(t.Context(), nil, []string{kubelet + `\x\`, `X:\`, "x"})
+	must(t, err)
+	simtest.Want(t, "found without a call", len(found), 2)
+}
+
+// VolumeAt tells which volume is mounted at a path, behind no link.
+func TestVolumeAt(t *testing.T) {
+	for name, prepare := range map[string]func(sys *winsim.System) error{
+		"":                   func(*winsim.System) error { return nil },
+		"with a bind filter": func(sys *winsim.System) error { return sys.SetSettings(winsim.Settings{BindFilter: true}) },
+		"with one that errs": func(sys *winsim.System) error { return sys.SetSettings(winsim.Settings{BindFilterInvalid: true}) },
+	} {
+		sys := newNode(t)
+		volume, _ := newVolume(t, sys)
+		another, _ := newVolume(t, sys)
+		for _, top := range []string{kubelet, `C:\logs`} {
+			simtest.Mount(t, sys, top+`\a\b\mount`, volume)
+			must(t, sys.MkdirAll(top+`\a\plain`))
+			must(t, sys.WriteFile(top+`\a\file`, nil))
+			must(t, sys.Junction(top+`\a\junction`, top+`\a\b`))
+			must(t, sys.Symlink(top+`\a\unc`, `\\server\data`, true))
+			simtest.Mount(t, sys, top+`\a\volume`, another)
+			must(t, sys.MkdirAll(top+`\a\volume\inner`))
+			must(t, sys.SetReparsePoint(top+`\a\volume\inner`, win.NewMountPoint(volume)))
+		}
+		must(t, prepare(sys))
+		sys.OnCall(func(call winsim.Call) {
+			if strings.Contains(call.Object, "server") {
+				t.Errorf("%s: a link is followed: %v", name, call)
+			}
+		})
+		for path, want := range map[string]string{
+			`a\b\mount`: volume, `a\volume`: another, `a\plain`: "", `a\file`: "", `a\file\x`: "", `a\none`: "", `none\x`: "",
+			`a\junction`: "", `a\unc`: "", `a\junction\mount`: "behind a link", `a\unc\mount`: "behind a link",
+			`a\volume\inner`: "behind a link",
+		} {
+			for _, top := range []string{kubelet, `C:\logs`} {
+				isInside := top == kubelet
+				if !isInside && name != "" {
+					continue // there is no filter
+				}
+				listed, err := pathpolicy.Default().Listed(t.Context(), sys, []string{top + `\` + path + `\`})
+				must(t, err)
+				got, err := pathpolicy.Default().VolumeAt(t.Context(), sys, listed[0])
+				if want == "behind a link" {
+					if errors.Is(err, winerr.ErrorReparsePointEncountered) == isInside || isInside && err != nil || got != "" {
+						t.Errorf("%s %s: %q, %v", name, listed[0], got, err)
+					}
+					continue
+				}
+				must(t, err)
+				simtest.Want(t, name+" "+listed[0], got, want)
+			}
+		}
+		simtest.Want(t, "open handles", len(sys.OpenHandles()), 0)
+	}
 }

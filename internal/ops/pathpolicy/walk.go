@@ -231,6 +231,16 @@ func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	return f, err
 }
 
+// openEach opens directories below f, each in the one before, and returns the last one.
+func (f *File) openEach(ctx context.Context, names []string) (last *File, err error) {
+	for _, name := range names {
+		if f, err = f.Entry(name).openPlain(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
 // enter opens the directory where path begins: an allowed one, following links to it, or
 // the root of a volume.
 func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition) (*File, error) {

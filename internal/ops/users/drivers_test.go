@@ -68,11 +68,6 @@ func (p *part) VolumePathNames(ctx context.Context, name string) ([]string, erro
 	return paths, err
 }
 
-func (p *part) VolumeNameForMountPoint(ctx context.Context, path string) (string, error) {
-	p.calls++
-	return p.System.VolumeNameForMountPoint(ctx, path)
-}
-
 // shared is a node with the drivers red and blue, which each have a volume that the other one doesn't see.
 type shared struct {
 	sim     *winsim.System
@@ -274,7 +269,7 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 		simtest.Must(t, s.sim.MkdirAll(path))
 		simtest.Must(t, s.sim.SetVolumeMountPoint(ctx, path+`\`, id))
 	}
-	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: directoryOf("blue"), Fires: winsim.MustNotFire}, winerr.ErrorIODevice))
+	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: directoryOf("blue"), Fires: winsim.MustNotFire}, winerr.ErrorIODevice))
 	for who, finder := range map[string]*users.Finder{"the driver": s.own["red"], "the node": s.node} {
 		var mounted []string
 		asked := s.calls("red", func() {
@@ -374,7 +369,7 @@ func (s *shared) mountedTo(t *testing.T, who string) []string {
 // Mount points outside of the allowed directories are asked for a fifth of a second in all, and one at a time. Those that give no
 // answer count.
 func TestMountPointsOutside(t *testing.T) {
-	query := winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "mine"}
+	query := winsim.Match{Call: win.CallOpenAt, Object: "mine"}
 	for name, test := range map[string]struct {
 		begin func(s *shared) error
 		asked int
@@ -396,7 +391,7 @@ func TestMountPointsOutside(t *testing.T) {
 					simtest.Must(t, test.begin(s))
 					asked := 0
 					s.sim.OnCall(func(call winsim.Call) {
-						if strings.Contains(call.Object, "mine") {
+						if call.Name == win.CallOpenAt && strings.Contains(call.Object, "mine") {
 							asked++
 						}
 					})
@@ -418,7 +413,7 @@ func TestMountedWhereDirectoryHangs(t *testing.T) {
 		s := newShared(t)
 		path := directoryOf("red") + `\mount`
 		simtest.Mount(t, s.sim, path, string(s.volumes["red"]))
-		simtest.Must(t, s.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint}, time.Hour))
+		simtest.Must(t, s.sim.DelayUncancellable(winsim.Match{Call: win.CallOpenAt}, time.Hour))
 		begun := time.Now()
 		mounted, err := s.node.MountedAt(t.Context(), string(s.volumes["red"]))
 		simtest.Must(t, err)

@@ -4,13 +4,13 @@
 package users_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -36,20 +36,25 @@ func TestMountedAtFile(t *testing.T) {
 	}
 }
 
-// stale is a node whose mount manager has a record of a mount point where another volume is by now.
-type stale struct{ *winsim.System }
-
-func (stale) VolumePathNames(context.Context, string) ([]string, error) {
-	return []string{`C:\stale\`}, nil
-}
-
-func (stale) VolumeNameForMountPoint(context.Context, string) (string, error) {
-	return `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, nil
-}
-
+// A record says nothing if another volume is mounted at its path by now.
 func TestMountedAtAnother(t *testing.T) {
-	const name = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
-	if paths, err := users.Default(stale{simtest.Open(t, winsim.Delays{})}).MountedAt(t.Context(), name); err != nil || len(paths) != 0 {
-		t.Errorf("mounted at %q, %v", paths, err)
+	for _, path := range []string{`C:\mounted`, simtest.Kubelet + `\mounted`} {
+		sys, ctx := simtest.Open(t, winsim.Delays{}), t.Context()
+		name, _ := simtest.Volume(t, sys)
+		another, _ := simtest.Volume(t, sys)
+		simtest.Must(t, sys.MkdirAll(path))
+		simtest.Must(t, sys.SetVolumeMountPoint(ctx, path+`\`, name))
+		mounted, err := users.Default(sys).MountedAt(ctx, name)
+		simtest.Must(t, err)
+		simtest.Want(t, "mounted before", mounted, []string{path})
+		simtest.Must(t, sys.Remove(path))
+		simtest.Must(t, sys.MkdirAll(path))
+		simtest.Must(t, sys.SetReparsePoint(path, win.NewMountPoint(another)))
+		listed, err := sys.VolumePathNames(ctx, name)
+		simtest.Must(t, err)
+		simtest.Want(t, "listed", listed, []string{path + `\`})
+		mounted, err = users.Default(sys).MountedAt(ctx, name)
+		simtest.Must(t, err)
+		simtest.Want(t, "mounted after", len(mounted), 0)
 	}
 }

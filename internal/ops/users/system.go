@@ -226,3 +226,11 @@ func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) 
 		}
 	}
 }
+
+// isNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:
+// the path isn't there, or is something else. An error that says that a device has left doesn't.
+func isNoMountPoint(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) ||
+		winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,
+			winerr.ErrorDirectory, winerr.ErrorInvalidName) // a file, by either of the last two
+}

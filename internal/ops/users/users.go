@@ -79,9 +79,9 @@ func Directories(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
 }
 
-// Allowed returns those of the paths at which a volume is mounted that are below the allowed directories.
-func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) {
-	return f.Shared.paths.Inside(ctx, f.sys, paths)
+// Allowed returns those paths of MountedAt that are below the allowed directories.
+func (f *Finder) Allowed(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), f.Shared.paths.IsListedOutside)
 }
 
 // MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. To a driver, only its own

@@ -38,10 +38,8 @@ func (v *Volumes) checkReusable(ctx context.Context, id csiproxy.VolumeID) (isRe
 	if err != nil {
 		return false, err
 	}
-	// Windows lists paths without links, while the administrator's directory may be reached by one.
-	allowed, err := v.options.Users.Allowed(ctx, mounted)
-	if err != nil || !slices.ContainsFunc(allowed, v.paths.MayReformatAt) {
-		return false, err
+	if !slices.ContainsFunc(mounted, v.paths.MayReformatAt) {
+		return false, nil
 	}
 	if _, formatted, err := v.Information(ctx, id); err != nil || !formatted {
 		return false, err

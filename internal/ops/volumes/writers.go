@@ -118,10 +118,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *locks.LockedVo
 		return err
 	}
 	mounted, err := v.options.Users.MountedAt(ctx, string(lockedVolume.ID))
-	if err != nil {
-		return err
-	}
-	if allowed, err := v.options.Users.Allowed(ctx, mounted); err != nil || len(allowed) > 0 {
+	if err != nil || len(v.options.Users.Allowed(mounted)) > 0 {
 		return err
 	}
 	if empty, err := isEmpty(ctx, root); err != nil || !empty {
