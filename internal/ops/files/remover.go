@@ -37,12 +37,12 @@ type limits struct {
 	removals int
 	// listed is how many entries the directories above the one that is removed keep in memory.
 	listed int
-	// depth is how deep directories may be nested: each level takes about 1 KiB of stack, of which Go gives a
-	// goroutine 1 GB, and ends the process after that.
+	// depth is how deep directories may be nested: each level takes a handle and a few KiB of memory. A path that Windows takes has
+	// 16,384 names at most.
 	depth int
 }
 
-var defaultLimits = limits{removals: 1_000_000, listed: 100_000, depth: 250_000}
+var defaultLimits = limits{removals: 1_000_000, listed: 100_000, depth: 20_000}
 
 // entry is one entry of an open directory, as it was seen last.
 type entry struct {

@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -352,6 +355,31 @@ func TestRmdirMemory(t *testing.T) {
 	t.Logf("%d levels: %d bytes each", depth, perLevel)
 	if perLevel > 4096 {
 		t.Errorf("%d levels: %d bytes each", depth, perLevel)
+	}
+}
+
+// Whether an entry may be removed is decided without its whole path, so a deep tree isn't slow: a level allocates as much as in a tree
+// that is less deep, also for a driver.
+func TestRmdirAllocations(t *testing.T) {
+	p, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "driver"}}})
+	must(t, err)
+	for name, policy := range map[string]*pathpolicy.Policy{"the node": p, "a driver": p.Within(pathpolicy.Territory{Driver: "driver"})} {
+		perLevel := func(depth int) uint64 {
+			const dir = kubelet + `\plugins\driver\x`
+			sys := newNode(t)
+			f := files.New(sys, policy, shares.New(sys, policy, shares.Options{}), files.Options{})
+			deepTree(t, sys, dir, "d", depth)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			must(t, f.Rmdir(t.Context(), dir, true))
+			runtime.ReadMemStats(&after)
+			return (after.TotalAlloc - before.TotalAlloc) / uint64(depth)
+		}
+		flat, deep := perLevel(250), perLevel(4000)
+		t.Logf("%s: %d and %d bytes for each level", name, flat, deep)
+		if deep > 2*flat {
+			t.Errorf("%s: in a deep tree %d bytes for each level, in another %d", name, deep, flat)
+		}
 	}
 }
 

@@ -182,12 +182,16 @@ func (f *File) Link(ctx context.Context) (Link, error) {
 		return Link{}, err
 	}
 	link := Link{ReparsePoint: r}
+	var dir Path
+	if r.Relative {
+		dir = f.entry.dirPath()
+	}
 	if target := r.Target(); r.Tag == win.TagMountPoint || r.Tag == win.TagSymlink {
 		if volume, ok := volumeRoot(target); ok {
 			link.Kind, link.Volume = LinkToVolume, volume
 		} else if isUNC(target) && !r.Relative {
 			link.Kind = LinkToShare
-		} else if path, ok := f.entry.walk.policy.target(f.entry.dirPath(), r); ok {
+		} else if path, ok := f.entry.walk.policy.target(dir, r); ok {
 			link.Kind, link.Path = LinkInside, path
 		}
 	}

@@ -314,6 +314,9 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 	case err != nil:
 		return nil, err
 	}
+	if w.policy.territory != nil {
+		f.beginning = e.beginning().names
+	}
 	w.files = append(w.files, f)
 	return f, nil
 }
@@ -445,8 +448,9 @@ func (e Entry) refused(kind error, detail string) error {
 
 // File is an open file, directory, link or mount point.
 type File struct {
-	entry  Entry // as which it was opened
-	handle win.File
+	entry     Entry // as which it was opened
+	handle    win.File
+	beginning []string // the names of entry.beginning, if the policy is a driver's
 }
 
 // Path is Entry.Path of the entry as which f was opened.

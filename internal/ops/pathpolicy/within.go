@@ -153,6 +153,18 @@ func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 	return len(names) - podVolumeNames - 1, isPublished
 }
 
+// beginning returns the entry's path to as many names as publishedDepth needs: deep in a tree, the whole path is long.
+func (e Entry) beginning() Path {
+	path := e.start
+	if e.dir != nil {
+		path.names = e.dir.beginning
+		if len(path.names) < len(e.walk.policy.territory.pods.names)+podVolumeNames+2 {
+			path.names = slices.Concat(path.names, e.names)
+		}
+	}
+	return path
+}
+
 // maxVolumeData is how long kubelet's file may be. It has four names of at most 253 characters, two ids of 68, and the
 // driver's handle of the volume.
 const maxVolumeData = 64 << 10
@@ -248,11 +260,11 @@ func (p *Policy) CheckMountPath(path Path) error {
 // checkCreation returns csiproxy.ErrPermissionDenied for what the driver couldn't remove again: a file or directory in a
 // published path, and a link in place of the directory of a published path.
 func (e Entry) checkCreation(isLink bool) error {
-	t, path := e.walk.policy.territory, e.path()
-	if t == nil || path.volume != "" {
+	t := e.walk.policy.territory
+	if t == nil || e.start.volume != "" {
 		return nil
 	}
-	depth, isPublished := t.publishedDepth(path.full())
+	depth, isPublished := t.publishedDepth(e.beginning().full())
 	if isPublished && (depth > 0 || depth < 0 && isLink) {
 		return e.notOwn(t)
 	}
@@ -320,11 +332,11 @@ func (p *Policy) driverOf(l location) string {
 // and volumes everything is, also a mount point of whatever volume: that the mount point goes is nothing to the volume. Where
 // kubelet has the driver publish a volume, it is what is at that path, but nothing below it.
 func (e Entry) checkDeletion() error {
-	t, path := e.walk.policy.territory, e.path()
-	if t == nil || path.volume != "" {
+	t := e.walk.policy.territory
+	if t == nil || e.start.volume != "" {
 		return nil
 	}
-	if depth, isPublished := t.publishedDepth(path.full()); isPublished && depth != 0 {
+	if depth, isPublished := t.publishedDepth(e.beginning().full()); isPublished && depth != 0 {
 		return e.notOwn(t)
 	}
 	return nil
