@@ -149,7 +149,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			"3 IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
 			online, offline, err := s.States(ctx)
-			return []int{online, offline}, err
+			return []int{len(online), offline}, err
 		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"AllOnline": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {

@@ -6,17 +6,18 @@ package disks
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 )
 
-// States returns how many disks are online and offline, of those that answer.
-func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
+// States returns the disks that are online, and how many are offline, of those that answer.
+func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offline int, err error) {
 	results, err := d.askStates(ctx)
 	for _, f := range d.shared.disksOf(d.options.Driver, results) {
 		switch {
 		case f.err != nil:
 		case !f.state.Offline:
-			online++
+			online = append(online, f.number)
 		default:
 			offline++
 		}

@@ -6,28 +6,34 @@ package nodeops
 import (
 	"context"
 	"slices"
+	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // DiskStates returns how many disks are online and offline, of those that answer. Disks
 // that don't answer are passed to Options.OnSkippedDisks.
 func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
 	online, offline, err := n.groups.Disks.States(ctx)
-	return map[string]int{"online": online, "offline": offline}, err
+	return map[string]int{"online": len(online), "offline": offline}, err
 }
 
 // StagedVolumes returns how many volumes are mounted below the allowed directories.
 func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
-	volumes, err := n.calls.FindVolumes(ctx)
+	names, err := n.calls.FindVolumes(ctx)
 	if err != nil {
 		return 0, err
 	}
 	count := 0
-	for _, volume := range volumes {
-		paths, err := n.calls.VolumePathNames(ctx, volume)
+	for _, name := range names {
+		paths, err := n.calls.VolumePathNames(ctx, name)
 		if winerr.IsGone(err) {
 			continue
 		}
@@ -43,6 +49,69 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 		}
 	}
 	return count, nil
+}
+
+// The bounds of VolumeUse.
+const (
+	// mostVolumes is how many volumes VolumeUse asks.
+	mostVolumes = 250
+	// longestNames is how long the names of a PersistentVolume and a driver are at most, together.
+	longestNames = 512
+	// volumesAtOnce is how many volumes of a driver it asks at one time, and volumesTimeout how long it waits for all.
+	volumesAtOnce  = 16
+	volumesTimeout = time.Second
+)
+
+// VolumeUse returns how full the volumes of PersistentVolumes are that CSI drivers have staged and published, and how many of these
+// it leaves out: those beyond the first 250, and those that don't answer. It asks a volume only if its disk has just answered, and
+// if no call on the volume hangs. The names are those of kubelet's directories.
+func (n *Node) VolumeUse(ctx context.Context) (use []volumes.Use, leftOut int, _ error) {
+	links, _, err := n.groups.Users.AllLinks(ctx) // Links has an error if some are missing
+	if err != nil {
+		return nil, 0, err
+	}
+	online, _, err := n.groups.Disks.States(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var asked []volumes.Use
+	byDriver, known := make(map[string][]int), make(map[string]bool)
+	for _, l := range links.All {
+		_, name := n.groups.Paths.PublishedAt(l.Path)
+		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path.String())
+		id := links.ByPath[winname.Lower(staging)].Link.Volume
+		series := driver + `\` + name // each may come once, also if a link or directory is planted
+		if name == "" || id == "" || len(series) > longestNames || known[id] || known[series] {
+			continue
+		}
+		known[id], known[series] = true, true
+		if leftOut++; leftOut <= mostVolumes {
+			byDriver[driver] = append(byDriver[driver], len(asked))
+			asked = append(asked, volumes.Use{VolumeID: id, PersistentVolume: name, Driver: driver})
+		}
+	}
+	measure := func(ctx context.Context, i int) error {
+		volume := &asked[i]
+		for _, calls := range n.all {
+			if calls.Hangs(volume.VolumeID) {
+				return nil
+			}
+		}
+		extent, err := users.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
+		if err != nil || !slices.Contains(online, extent.DiskNumber) {
+			return err
+		}
+		space, err := n.calls.DiskFreeSpace(ctx, volume.VolumeID)
+		volume.SizeBytes, volume.UsedBytes = space.Total, space.Total-space.Free
+		return err
+	}
+	operation.AskByOwner(ctx, len(asked), byDriver, volumesAtOnce, volumesTimeout, measure, func(i int) bool {
+		if asked[i].SizeBytes > 0 {
+			use = append(use, asked[i])
+		}
+		return true
+	})
+	return use, leftOut - len(use), ctx.Err()
 }
 
 // Links returns how many links in the allowed directories lead to nothing, or to a directory whose

@@ -83,16 +83,15 @@ type Node struct {
 	groups  staging.Groups // of the whole node
 	calls   *operation.Windows
 	drivers map[string]Operations
-	others  []*operation.Windows // the calls of lists of disks, and those of each driver
+	all     []*operation.Windows // the node's calls, those of lists of disks, and those of each driver
 }
 
 // Driver returns the operations of one of the drivers, by its name.
 func (n *Node) Driver(name string) Operations { return n.drivers[name] }
 
 // Load returns what the calls to Windows have to do.
-func (n *Node) Load() operation.Load {
-	load := n.calls.Load()
-	for _, calls := range n.others {
+func (n *Node) Load() (load operation.Load) {
+	for _, calls := range n.all {
 		load = load.Plus(calls.Load())
 	}
 	return load
@@ -116,15 +115,15 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
+	n := &Node{calls: common.calls, drivers: make(map[string]Operations), all: []*operation.Windows{common.calls}}
 	if common.lists != common.calls {
-		n.others = append(n.others, common.lists)
+		n.all = append(n.all, common.lists)
 	}
 	n.Operations, n.groups = common.newGroups(common.whole())
 	for _, driver := range drivers {
 		own := common.partOf(driver.Driver)
 		n.drivers[driver.Name], _ = common.newGroups(own)
-		n.others = append(n.others, own.calls)
+		n.all = append(n.all, own.calls)
 	}
 	return n, nil
 }

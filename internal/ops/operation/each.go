@@ -64,13 +64,13 @@ func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) 
 			outcomes[i] = Catch(func() (T, error) { return ask(ctx, objects[i]) })
 			return outcomes[i].err
 		}
-		askInTime(ctx, len(objects), byOwner, atOnce, timeout, askOne, func(i int) bool { return yield(objects[i], outcomes[i]) })
+		AskByOwner(ctx, len(objects), byOwner, atOnce, timeout, askOne, func(i int) bool { return yield(objects[i], outcomes[i]) })
 	}
 }
 
-// askInTime is the part of AskSome without type parameters, of which the programs have one copy. It takes the indices of the objects,
-// by owner.
-func askInTime(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
+// AskByOwner is AskSome for objects that are numbers below count, by owner, and without type parameters: programs have one copy of
+// its code.
+func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, i int) error, yield func(i int) bool) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()

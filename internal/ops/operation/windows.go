@@ -41,6 +41,19 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 // Load returns how many calls are under way, waiting and refused now.
 func (s *Windows) Load() Load { return s.table.load() }
 
+// Hangs reports whether Windows doesn't answer a call on a path in time, or on the server or volume that the path begins with.
+func (s *Windows) Hangs(path string) bool {
+	object := pathObject(path).name
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for _, c := range s.table.objects[object] {
+		if c.overdue {
+			return true
+		}
+	}
+	return false
+}
+
 // do waits until the call f may begin, makes it, and returns its error.
 func do(ctx context.Context, s *Windows, name string, o object, f func() error) error {
 	if err := ctx.Err(); err != nil {

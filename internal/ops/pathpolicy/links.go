@@ -71,14 +71,15 @@ const (
 	csiData    = "vol_data.json" // which volume of which driver it is; made before the link, and removed after it
 )
 
-// podOf returns the UID of the pod whose link to a volume has the path; "" if it is no such path.
-func (p *Policy) podOf(path Path) string {
+// PublishedAt returns the UID of the pod whose link to a volume of a CSI driver has the path, and kubelet's name of the volume,
+// which is that of the PersistentVolume if the volume is staged. Both are "" if it is no such path.
+func (p *Policy) PublishedAt(path Path) (pod, volume string) {
 	names, _ := p.belowPods(path)
 	if len(names) == podVolumeNames+1 && winname.Equal(names[1], volumesDirectory) &&
 		winname.Equal(names[2], csiVolumes) && winname.Equal(names[4], csiMount) {
-		return names[0]
+		return names[0], names[3]
 	}
-	return ""
+	return "", ""
 }
 
 // belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path lies
@@ -157,6 +158,24 @@ func (p *Policy) IsOfPod(path Path) bool {
 	names, _ := p.belowPods(path)
 	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
 }
+
+// StagingPathOf returns the path at which kubelet has a CSI driver stage a volume, plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount,
+// and the driver, if another path is that path or lies below it. Otherwise both are "".
+func (p *Policy) StagingPathOf(path string) (staging, driver string) {
+	l, err := split(path, "")
+	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
+	count := len(top.names) + stagingNames
+	if err != nil || !l.inside(top) || len(l.names) < count || !winname.Equal(l.names[count-1], stagingDirectory) {
+		return "", ""
+	}
+	return location{l.drive, l.names[:count]}.String(), l.names[len(top.names)]
+}
+
+// Kubelet's staging paths are DRIVER\VOLUME\globalmount in its directory for CSI drivers.
+const (
+	stagingNames     = 3
+	stagingDirectory = "globalmount"
+)
 
 func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
@@ -245,7 +264,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 			if mount := dir.Entry(csiMount); !known {
 				for i, l := range s.found[before:] {
 					if l.Path.Equal(mount.path()) {
-						s.found[before+i].ForgottenPod = mount.walk.policy.podOf(l.Path)
+						s.found[before+i].ForgottenPod, _ = mount.walk.policy.PublishedAt(l.Path)
 					}
 				}
 			}

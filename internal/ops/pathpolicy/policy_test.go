@@ -212,6 +212,32 @@ func TestIsOfKubelet(t *testing.T) {
 	}
 }
 
+func TestPathsOfCSIVolumes(t *testing.T) {
+	const (
+		staged    = kubelet + `\plugins\kubernetes.io\csi\d.example\hash`
+		published = kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv-1`
+	)
+	p := mustPolicy(t, kubelet, `D:\work`)
+	for path, want := range map[string][2]string{
+		staged + `\globalmount`: {"d.example"}, staged + `\GlobalMount`: {"d.example"}, staged + `\globalmount\a\b`: {"d.example"},
+		staged: {}, staged + `\other`: {}, staged + `\a\globalmount`: {},
+		kubelet + `\plugins\d.example\csi\d\h\globalmount`: {}, `D:\work\plugins\kubernetes.io\csi\d\h\globalmount`: {},
+		published + `\mount`: {"", "uid pv-1"}, published: {}, published + `\mount\a`: {},
+	} {
+		parsed, err := p.Parse(path, MaxPath)
+		simtest.Must(t, err)
+		staging, driver := p.StagingPathOf(path)
+		pod, volume := p.PublishedAt(parsed)
+		simtest.Want(t, path, [2]string{driver, strings.TrimSpace(pod + " " + volume)}, want)
+		if driver != "" {
+			simtest.Want(t, path, strings.ToLower(staging), strings.ToLower(staged+`\globalmount`))
+		}
+	}
+	pod, volume := p.PublishedAt(Path{})
+	_, driver := p.StagingPathOf(Path{}.String())
+	simtest.Want(t, "of no path", pod+volume+driver, "")
+}
+
 // A search for links that ends early says why: the first reason counts, and what has gone
 // meanwhile is none.
 func TestLinkSearchSaysWhatIsMissing(t *testing.T) {
