@@ -40,7 +40,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 	metrics.Watch(nodemetrics.Sources{
 		Load: n.Load, LogOns: n.RefusedLogOns,
 		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, Links: n.Links,
-		ForeignRecords: n.ForeignRecords, MissingVolumes: n.MissingVolumes,
+		ForeignRecords: n.ForeignRecords, VolumeUse: n.VolumeUse, MissingVolumes: n.MissingVolumes,
 	})
 	lockFile, err := n.KeepLockFile(ctx)
 	if err != nil {

@@ -201,7 +201,7 @@ func (d *testDaemon) serveAdministrators(ctx context.Context, ops *nodeops.Node,
 	metrics, node := exporter.New(exporter.Build{}, slog.New(slog.DiscardHandler)), nodemetrics.NewNode()
 	node.Watch(nodemetrics.Sources{
 		Load: ops.Load, Disks: ops.DiskStates, StagedVolumes: ops.StagedVolumes, Mappings: ops.MappingStates,
-		Links: ops.Links, ForeignRecords: ops.ForeignRecords, MissingVolumes: ops.MissingVolumes,
+		Links: ops.Links, ForeignRecords: ops.ForeignRecords, VolumeUse: ops.VolumeUse, MissingVolumes: ops.MissingVolumes,
 	})
 	metrics.Register(node)
 	metrics.SetReadiness(served.Readiness)

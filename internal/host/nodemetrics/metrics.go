@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -45,11 +46,12 @@ type Sources struct {
 	// state; StagedVolumes how many volumes are mounted below the allowed directories; Links how
 	// many links there lead to nothing, or to a directory whose volume was unmounted, and the paths
 	// of those that kubelet has lost track of; ForeignRecords how many files among the records of
-	// mappings are none; and MissingVolumes, of each volume of -protected-volume, whether the node
-	// has no such volume.
+	// mappings are none; VolumeUse how full the volumes of PersistentVolumes are, and how many are left
+	// out; and MissingVolumes, of each volume of -protected-volume, whether the node has no such volume.
 	Disks, Mappings               func(context.Context) (map[string]int, error)
 	StagedVolumes, ForeignRecords func(context.Context) (int, error)
 	Links                         func(context.Context) (toNothing int, forgotten []string, _ error)
+	VolumeUse                     func(context.Context) (use []volumes.Use, leftOut int, _ error)
 	MissingVolumes                func(context.Context) (map[string]bool, error)
 }
 
@@ -148,6 +150,7 @@ func (n *Node) Watch(sources Sources) {
 			{of: "links", every: linksInterval, ask: links(sources.Links)},
 			{of: admin.OfVolumes, every: queryInterval, ask: flags(protectedDesc, sources.MissingVolumes)},
 			{of: "records", every: linksInterval, ask: count(recordsDesc, sources.ForeignRecords)},
+			{of: "volume-use", every: useInterval, ask: volumeUse(sources.VolumeUse)},
 			{of: "smb-mappings", every: queryInterval, ask: states(mappingsDesc, sources.Mappings)},
 			{of: "volumes", every: queryInterval, ask: count(volumesDesc, sources.StagedVolumes)},
 		}

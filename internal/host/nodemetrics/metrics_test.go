@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -164,6 +165,12 @@ func TestInventory(t *testing.T) {
 				links++
 				return links, forgotten, nil
 			},
+			VolumeUse: func(context.Context) ([]volumes.Use, int, error) {
+				return []volumes.Use{
+					{PersistentVolume: "pv-1", Driver: "disk.example.com", UsedBytes: 1 << 30, SizeBytes: 5 << 40},
+					{PersistentVolume: "pv\x80\u202e", Driver: `"d`, UsedBytes: 1, SizeBytes: 2},
+				}, 7, nil
+			},
 			ForeignRecords: func(context.Context) (int, error) { return 3, nil },
 			MissingVolumes: func(context.Context) (map[string]bool, error) {
 				return map[string]bool{"D:": false, "X:": true}, nil
@@ -183,6 +190,13 @@ func TestInventory(t *testing.T) {
 			"csi_proxy_inventory_timestamp_seconds records":           begin,
 			"csi_proxy_inventory_timestamp_seconds disks":             begin,
 			"csi_proxy_inventory_timestamp_seconds volumes":           begin,
+			"csi_proxy_inventory_timestamp_seconds volume-use":        begin,
+
+			"csi_proxy_volume_used_bytes disk.example.com pv-1": 1 << 30, // labels in the order of their names
+			"csi_proxy_volume_size_bytes disk.example.com pv-1": 5 << 40,
+			`csi_proxy_volume_used_bytes "d "pv\x80\u202e"`:     1,
+			`csi_proxy_volume_size_bytes "d "pv\x80\u202e"`:     2,
+			"csi_proxy_volumes_left_out":                        7,
 		}
 		for _, path := range forgotten[1:33] { // the others are counted
 			want["csi_proxy_forgotten_links "+quote.Text(path)] = 1

@@ -173,8 +173,10 @@ func (n *node) stage(ctx context.Context, i int) (csiproxy.DiskNumber, error) {
 		&simv1.SmbUser{Server: "files", User: user.Username, Password: user.Password.Reveal()}); err != nil {
 		return 0, err
 	}
+	staged := fmt.Sprintf(`C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\%d\globalmount`, i)
 	return number, errors.Join(
-		n.Volume.MountVolume(ctx, ids[0], fmt.Sprintf(`C:\var\lib\kubelet\plugins\kubernetes.io\csi\example\%d\globalmount`, i)),
+		n.Volume.MountVolume(ctx, ids[0], staged),
+		n.Storage.PublishVolume(ctx, staged, fmt.Sprintf(`C:\var\lib\kubelet\pods\uid\volumes\kubernetes.io~csi\pv-%d\mount`, i)),
 		n.SMB.NewSMBGlobalMapping(ctx, `\\files\`+share, "", user))
 }
 
