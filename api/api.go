@@ -24,6 +24,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,7 +177,7 @@ func list(set []byte) (map[string][]version, error) {
 		})
 	})
 	for _, versions := range groups {
-		slices.SortFunc(versions, func(a, b version) int { return slices.Compare(b.age[:], a.age[:]) })
+		sort.Slice(versions, func(i, j int) bool { return slices.Compare(versions[j].age[:], versions[i].age[:]) < 0 })
 	}
 	return groups, err
 }

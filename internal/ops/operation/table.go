@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -251,8 +252,7 @@ type Load struct {
 func (l Load) Plus(m Load) Load {
 	sum := Load{l.Running + m.Running, l.Overdue + m.Overdue, l.Waiting + m.Waiting, l.Refused + m.Refused,
 		slices.Concat(l.Hanging, m.Hanging)}
-	slices.SortFunc(sum.Hanging, func(a, b Call) int { return a.Since.Compare(b.Since) })
-	sum.Hanging = sum.Hanging[:min(len(sum.Hanging), maxHanging)]
+	sum.Hanging = oldest(sum.Hanging)
 	return sum
 }
 
@@ -272,7 +272,12 @@ func (t *table) load() Load {
 		}
 	}
 	l.Overdue = len(l.Hanging)
-	slices.SortFunc(l.Hanging, func(a, b Call) int { return a.Since.Compare(b.Since) })
-	l.Hanging = l.Hanging[:min(l.Overdue, maxHanging)]
+	l.Hanging = oldest(l.Hanging)
 	return l
+}
+
+// oldest returns the oldest calls, at most maxHanging, in their order.
+func oldest(calls []Call) []Call {
+	sort.Slice(calls, func(i, j int) bool { return calls[i].Since.Before(calls[j].Since) })
+	return calls[:min(len(calls), maxHanging)]
 }

@@ -4,10 +4,10 @@
 package staging
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -152,7 +152,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 	if !leftovers {
 		undecided = nil
 	}
-	slices.SortFunc(mounts, func(a, b csiproxy.Mount) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(mounts, func(i, j int) bool { return mounts[i].Path < mounts[j].Path })
 	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil, leftovers)
 	if ctx.Err() != nil {
 		return list, ctx.Err()
