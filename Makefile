@@ -35,12 +35,12 @@ BIN_windows-arm64 = bin/windows-arm64
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):\( .*\)*$$/\1/p' Makefile deploy/packaging/release.mk)
 
 help:
-	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@printf '\nWhat CI runs is in .ci/, what only a release needs in deploy/packaging/release.mk.\n'
+	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile deploy/packaging/release.mk
+	@printf '\nWhat CI runs is in .ci/. deploy/packaging/release.mk has more targets.\n'
 
 ##@ See it
 
-run: build-here ## start the daemon on a simulated Windows node, show a volume's life, keep serving
+run: build-here ## start the daemon on a simulated node, show a volume's life, keep serving
 	@# At a terminal in a process group of its own, so that Ctrl-C is for it, and make ends with 0 as it does.
 	@if [ -t 0 ]; then bash -mc 'test/demo --keep; exit $$?'; else test/demo --keep; fi
 
@@ -53,7 +53,7 @@ ifeq ($(GOOS),windows)
 BIN_windows-$(or $(GOARCH),amd64) = bin
 build: build-windows-$(or $(GOARCH),amd64)
 else
-build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into bin/, for this system and Windows; GOOS=windows: only that
+build: build-here build-windows-amd64 ## build the programs into bin/, for this system and Windows
 endif
 
 build-here:
@@ -81,30 +81,30 @@ FORCE:
 
 # RACE=: without the second half.
 RACE ?= yes
-test: ## run the tests, and those of concurrent code also with the race detector
+test: ## run all tests; those of concurrent code also with the race detector
 	test/run
 	$(if $(RACE),test/race)
 
 test-race: ## run the tests of concurrent code with the race detector
 	test/race
 
-test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries samples
+test-resilience: ## inject every fault at every Windows call; make test runs a sample
 	test/resilience
 
-test-csi: build-here ## test the example driver: csi-sanity over the pipe and in process, and docs/test-your-driver.md
+test-csi: build-here ## test the example driver with csi-sanity, and docs/test-your-driver.md
 	test/driver/run
 
-test-deploy: ## test the manifests and the chart in deploy, and the plugin for kubectl, without a server
+test-deploy: ## test the manifests, the chart and the plugin for kubectl, without a server
 	$(GO) -C test/kubernetes/cluster test -count=1 .
 	$(GO) -C cmd/kubectl-csi_proxy test ./...
 
-test-cluster: build-here ## test the same with Prometheus and a real kube-apiserver, which is built the first time
+test-cluster: build-here ## test the same with Prometheus and a real kube-apiserver
 	test/kubernetes/cluster/run
 
-test-kubelet: ## test the example driver under a real kubelet, which is built the first time
+test-kubelet: ## test the example driver under a real kubelet
 	test/kubernetes/kubelet/lab
 
-test-windows: ## test the Windows programs under Wine; says so and skips if there is no Wine
+test-windows: ## test the Windows programs under Wine, if there is Wine
 	test/wine/test-windows
 	test/driver/lab/test
 
@@ -115,22 +115,22 @@ fuzz: ## fuzz each decoder for 20 s
 	test/fuzz
 
 # PEERS='v1.2.1.exe v1.3.0.exe': also other daemons, under Wine. benchstat wants six samples.
-bench: ## measure times, memory and size; benchstat compares the output. Only ratios within one run are comparable
+bench: ## measure times, memory and size; compare runs with benchstat
 	@echo 'commit: $(VERSION)'; date -u '+date: %Y-%m-%d'
 	$(GO) test -run '^$$' -bench . -benchtime 1s -count 6 ./internal/lab/bench
 	test/wine/compare-windows $(PEERS)
 
 ##@ Write it
 
-figures: build-windows-amd64 ## write what operations cost on every machine as it is now: internal/lab/bench/figures.txt
+figures: build-windows-amd64 ## write internal/lab/bench/figures.txt: what each operation costs
 	$(GO) test -count=1 -run '^TestFigures$$' ./internal/lab/bench -update
 	deploy/packaging/check-size -update bin/csi-proxy.exe bin/csi-proxyctl.exe
 
-generate: build-here ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
+generate: build-here ## regenerate code and pages
 	tools/generate
 
 # BASE=/csi-proxy/: for a server that has the site at this path.
-docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
+docs: ## build docs/ as a site, into bin/docs/; needs Node.js and npm
 	cd tools/site && npm ci --ignore-scripts && npm run build
 
 include deploy/packaging/release.mk

@@ -4,13 +4,9 @@
 # What only releases need; the Makefile includes this. RELEASE.md says what is released, and how.
 # From the repository's root:
 #
-#	make kubectl-csi-proxy   the plugin for kubectl, bin/kubectl-csi_proxy
-#	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
-#	make image               the image of the HostProcess container, without Docker; see RELEASE.md
 #	make image-sim           the image of the simulated node, for Linux; see docs/test-your-driver.md
-#	make chart               the chart's archive
-#	make publish REGISTRY=registry.example.org   both images and the chart, to registry.example.org/csi-proxy, …/csi-proxy-sim and …/charts/csi-proxy
-#	make publish-image IMAGE=repository:tag      the image of the HostProcess container alone
+#	make publish-image IMAGE=repository:tag
+#	                         the image of the HostProcess container alone
 #	make protos              the .proto files as a module of buf, bin/.protos; see docs/go-authors.md
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
@@ -25,10 +21,12 @@ WINTEST_FILES = internal/windows/win/testdata/abi/layout.txt internal/windows/wi
 # have no version.
 LIST_MODULES = -deps -test -f '{{with .Module}}{{with or .Replace .}}{{if .Version}}{{.Path}} {{.Version}}{{end}}{{end}}{{end}}'
 
-kubectl-csi-proxy:
+##@ Put it on a cluster
+
+kubectl-csi-proxy: ## build the plugin for kubectl, bin/kubectl-csi_proxy
 	CGO_ENABLED=0 $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION)' -o ../../bin/kubectl-csi_proxy .
 
-wintest: $(addprefix wintest-,$(WINDOWS_ARCHS))
+wintest: $(addprefix wintest-,$(WINDOWS_ARCHS)) ## build csi-proxy-wintest.exe, which tests this source on Windows
 
 # The daemon with the simulated node, and the program that controls it: the released ones for
 # Windows have nothing of it.
@@ -99,7 +97,7 @@ IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
 BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
 
-image: $(IMAGE_ARCHIVE)
+image: $(IMAGE_ARCHIVE) ## build the image of the HostProcess container, without Docker
 
 image-sim: $(SIM_IMAGE_ARCHIVE)
 
@@ -112,11 +110,11 @@ $(SIM_IMAGE_ARCHIVE): collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
 
 CHART_ARCHIVE = bin/csi-proxy-chart.tgz
 
-chart: bin/chart
+chart: bin/chart ## pack the chart
 	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
 
 # The registry is asked first, before anything is built for minutes.
-publish: bin/image bin/chart
+publish: bin/image bin/chart ## build and push both images and the chart: REGISTRY=registry.example.org
 	@[ -n '$(REGISTRY)' ] || { echo 'say where to, such as REGISTRY=registry.example.org' && exit 1; }
 	bin/image check '$(REGISTRY)/csi-proxy' '$(REGISTRY)/csi-proxy-sim' '$(REGISTRY)/charts/csi-proxy'
 	$(MAKE) image image-sim chart
