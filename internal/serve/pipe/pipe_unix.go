@@ -34,22 +34,31 @@ func defaultDir() string {
 	if os.Geteuid() == 0 {
 		return "/run/csi-proxy"
 	}
+	return dirOfUser(os.Geteuid())
+}
+
+// dirOfUser returns the default directory of a user other than root.
+func dirOfUser(uid int) string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "csi-proxy")
 	}
-	return filepath.Join(os.TempDir(), "csi-proxy-"+strconv.Itoa(os.Geteuid()))
+	name := "csi-proxy-" + strconv.Itoa(uid)
+	return filepath.Join(tempDir(name), name)
 }
 
 // maxNameLength is more than the name of any endpoint's socket has, and a number that makes a
 // directory's name unique.
 const maxNameLength = 60
 
-func mkdirTemp(pattern string) (string, error) {
-	dir := os.TempDir()
-	if len(dir)+len(pattern)+maxNameLength > maxPath {
-		dir = "/tmp"
+func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp(tempDir(pattern), pattern) }
+
+// tempDir returns the directory for temporary files, or /tmp if a socket in its directory name would
+// have too long a path.
+func tempDir(name string) string {
+	if dir := os.TempDir(); len(dir)+len(name)+maxNameLength <= maxPath {
+		return dir
 	}
-	return os.MkdirTemp(dir, pattern)
+	return "/tmp"
 }
 
 func dial(ctx context.Context, address string) (net.Conn, error) {

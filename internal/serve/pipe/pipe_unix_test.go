@@ -243,11 +243,17 @@ func TestDefaultDir(t *testing.T) {
 		if got := DefaultDir(); got != "/run/csi-proxy" {
 			t.Errorf("default directory of root is %s", got)
 		}
-		return
 	}
-	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
-	if got := DefaultDir(); got != "/run/user/7/csi-proxy" {
-		t.Errorf("default directory with XDG_RUNTIME_DIR is %s", got)
+	for _, test := range []struct{ runtimeDir, tmpDir, want string }{
+		{"/run/user/7", "/var/tmp", "/run/user/7/csi-proxy"},
+		{"", "/var/tmp", "/var/tmp/csi-proxy-7"},
+		{"", "/var/" + strings.Repeat("t", maxPath-maxNameLength), "/tmp/csi-proxy-7"},
+	} {
+		t.Setenv("XDG_RUNTIME_DIR", test.runtimeDir)
+		t.Setenv("TMPDIR", test.tmpDir)
+		if got := dirOfUser(7); got != test.want {
+			t.Errorf("with XDG_RUNTIME_DIR %q and TMPDIR %q: %s, want %s", test.runtimeDir, test.tmpDir, got, test.want)
+		}
 	}
 }
 
