@@ -288,9 +288,9 @@ func (p *program) stage() *cobra.Command {
 				csiproxy.FileSystem(fileSystem)
 			staged, err := c.Storage.StageVolume(ctx, r)
 			return reply{
-				json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
-				rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes),
-					stagedText(staged)}},
+				json: staged, header: []string{"DISK", "FILE SYSTEM", "SIZE", "DONE", "VOLUME"},
+				rows: [][]string{{staged.Disk.String(), staged.FileSystem, size(staged.SizeBytes), stagedText(staged),
+					string(staged.VolumeID)}},
 			}, err
 		})
 	cmd.Long = `Find a disk, bring it online, partition and format it if it is raw, and mount its volume at a
