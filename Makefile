@@ -57,8 +57,9 @@ build: build-here build-windows-amd64 ## build the programs into bin/, for this 
 endif
 
 build-here:
+	@command -v $(firstword $(GO)) >/dev/null || { echo 'there is no go command in PATH: install Go 1.26 or later, https://go.dev/doc/install'; exit 1; }
 	@$(GO) list -deps ./cmd/... >/dev/null # says what it downloads
-	@echo 'building csi-proxy and csi-proxyctl, which takes a minute or two the first time'
+	@[ -e bin/csi-proxyctl ] || echo 'building csi-proxy and csi-proxyctl: the first build takes a minute of processor time, on a busy machine up to five minutes'
 	@$(BUILD) -o bin/ ./cmd/...
 
 # build-windows-arm64 builds into bin/windows-arm64/. What is linked for a system is in bin/.linked/<system>-<arch>/.
