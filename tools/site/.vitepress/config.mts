@@ -29,8 +29,8 @@ function titleOf(file: string) {
 // anchorOf is the name of a heading in links, by GitHub's rule, which the pages follow.
 const anchorOf = (heading: string) => heading.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_ -]/gu, '').replaceAll(' ', '-')
 
-// The menu: a group for each heading of the index, an item for each row of its table. The
-// title of a page is its first heading.
+// The menu: a group for each heading of the index whose table lists pages, an item for each of its rows.
+// The title of a page is its first heading.
 function menu() {
   const groups: { text: string; items: { text: string; link: string }[] }[] = []
   const listed = new Set(['index.md'])
@@ -45,7 +45,7 @@ function menu() {
   for (const entry of readdirSync(docs, { recursive: true, encoding: 'utf8' })) {
     if (entry.endsWith('.md') && !listed.has(entry)) throw new Error(`docs/index.md doesn't list ${entry}`)
   }
-  return groups
+  return groups.filter((group) => group.items.length > 0)
 }
 
 export default defineConfig({
@@ -63,9 +63,11 @@ export default defineConfig({
   vite: { resolve: { alias: { vue: join(repository, 'tools/site/node_modules/vue') } } },
   markdown: {
     anchor: { slugify: anchorOf },
-    // On the site, a link to a file of the repository leads to the repository; and one whose text
-    // is the name of a page has the page's title.
     config: (md) => {
+      // Vue removes a line break between two elements, such as bold words and a link.
+      md.renderer.rules.softbreak = () => ' '
+      // On the site, a link to a file of the repository leads to the repository; and one whose text
+      // is the name of a page has the page's title.
       md.core.ruler.push('repository-links', (state) => {
         const tokens = state.tokens.flatMap((t) => t.children ?? [])
         for (const [i, token] of tokens.entries()) {
@@ -76,10 +78,23 @@ export default defineConfig({
           if (!existsSync(file)) throw new Error(`${state.env.relativePath}: a link to ${path}, which doesn't exist`)
           if (!relative(docs, file).startsWith('..')) {
             const text = tokens[i + 1]
-            if (text.type === 'text' && text.content === basename(path)) text.content = titleOf(file)
+            if (text.type === 'text' && text.content === basename(path)) text.content = `“${titleOf(file)}”`
             continue
           }
           token.attrSet('href', `${source}/blob/main/${relative(repository, file)}${fragment ? '#' + fragment : ''}`)
+        }
+      })
+      // On a phone, where style.css stacks the cells of a row, a cell has the name of its column. In a
+      // table of two columns it needs none.
+      md.core.ruler.push('cell-labels', (state) => {
+        let labels: string[] = [], column = 0
+        for (const [i, token] of state.tokens.entries()) {
+          if (token.type === 'thead_open') labels = []
+          if (token.type === 'tr_open') column = 0
+          if (token.type === 'th_open') labels.push(state.tokens[i + 1].content.replace(/`|\[|\]\(.*?\)/g, ''))
+          if (token.type !== 'td_open') continue
+          if (labels.length > 2 && column > 0 && labels[column]) token.attrSet('data-label', labels[column])
+          column++
         }
       })
     }
