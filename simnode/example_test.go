@@ -67,3 +67,129 @@ func stage(ctx context.Context, c *client.Client, serial, path string) error {
 	})
 	return err
 }
+
+const stagingPath = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
+
+// startStaged starts a node for an example, with a disk whose volume is staged at stagingPath.
+func startStaged() (*simnode.Node, csiproxy.DiskNumber) {
+	node, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-1"})
+	if err := stage(context.Background(), node.Client(), "vol-1", stagingPath); err != nil {
+		log.Fatal(err)
+	}
+	return node, number
+}
+
+// A driver that is tested while CSI Proxy is upgraded: its calls fail, and volumes stay mounted.
+func ExampleNode_StopDaemon() {
+	node, _ := startStaged()
+	defer node.Close()
+
+	node.StopDaemon()
+	_, err := node.Client().Storage.GetVolume(context.Background(), stagingPath)
+	fmt.Println("try again later:", errors.Is(err, csiproxy.ErrUnavailable))
+	fmt.Println("pods go on:", node.WriteFile(stagingPath+`\data.txt`, []byte("precious")) == nil)
+	node.StartDaemon()
+	_, err = node.Client().Storage.GetVolume(context.Background(), stagingPath)
+	fmt.Println(err)
+	// Output:
+	// try again later: true
+	// pods go on: true
+	// <nil>
+}
+
+// With the power, what pods wrote is lost unless it was written out, as UnstageVolume does.
+func ExampleNode_PowerLoss() {
+	node, _ := startStaged()
+	defer node.Close()
+	ctx := context.Background()
+	file := stagingPath + `\data.txt`
+
+	for _, unstage := range []bool{false, true} {
+		if err := node.WriteFile(file, []byte("precious")); err != nil {
+			log.Fatal(err)
+		}
+		if unstage {
+			if _, err := node.Client().Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); err != nil {
+				log.Fatal(err)
+			}
+		}
+		node.PowerLoss()
+		if err := stage(ctx, node.Client(), "vol-1", stagingPath); err != nil {
+			log.Fatal(err)
+		}
+		data, err := node.ReadFile(file)
+		fmt.Printf("unstaged: %v, read: %q %v\n", unstage, data, err)
+	}
+	// Output:
+	// unstaged: false, read: "" <nil>
+	// unstaged: true, read: "precious" <nil>
+}
+
+// A disk that leaves the node under a mounted volume.
+func ExampleNode_DetachDisk() {
+	node, number := startStaged()
+	defer node.Close()
+
+	node.DetachDisk(number)
+	volume, err := node.Client().Storage.GetVolume(context.Background(), stagingPath)
+	fmt.Println(volume.Abnormal(), volume.Conditions[0].Reason, err)
+	// Output: true DiskMissing <nil>
+}
+
+// A driver of SMB shares: the node maps what a server offers.
+func ExampleNode_AddSMBShare() {
+	node, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	password := csiproxy.NewSecret("opensesame")
+	node.AddSMBShare(simnode.SMBShare{Server: "files", Name: "data"})
+	node.SetSMBUser("files", "pods", password)
+
+	err = node.Client().Storage.StageShare(context.Background(), csiproxy.StageShareRequest{
+		RemotePath: `\\files\data`, StagingPath: stagingPath,
+		Credentials: csiproxy.SMBCredentials{Username: "pods", Password: password},
+	})
+	fmt.Println(err, node.WriteFile(stagingPath+`\data.txt`, []byte("precious")))
+	// Output: <nil> <nil>
+}
+
+// A driver of iSCSI volumes: StageVolume logs in to the target of the disk.
+func ExampleNode_AddISCSITarget() {
+	node, err := simnode.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	portal := csiproxy.ISCSIPortal{Address: "192.0.2.1", Port: csiproxy.DefaultISCSIPort}
+	const iqn = "iqn.2026-01.com.example:storage"
+	node.AddISCSITarget(simnode.ISCSITarget{
+		IQN: iqn, Portals: []csiproxy.ISCSIPortal{portal}, LUNs: []simnode.Disk{{SizeBytes: 10 << 30}},
+	})
+
+	staged, err := node.Client().Storage.StageVolume(context.Background(), csiproxy.StageVolumeRequest{
+		Disk:        csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn}},
+		StagingPath: stagingPath,
+	})
+	fmt.Println(staged.FileSystem, err)
+	// Output: NTFS <nil>
+}
+
+// A call to Windows that a driver's test has a reason to count: a volume is formatted once.
+func ExampleNode_Calls() {
+	node, _ := startStaged()
+	defer node.Close()
+	fmt.Println("formats:", node.Calls()["MSFT_Volume.Format"])
+	if err := stage(context.Background(), node.Client(), "vol-1", stagingPath); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("formats:", node.Calls()["MSFT_Volume.Format"])
+	// Output:
+	// formats: 1
+	// formats: 1
+}
