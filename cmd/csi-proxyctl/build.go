@@ -46,7 +46,7 @@ func (b build) String() string {
 
 // version is what --version prints, where people look for a command.
 func (p *program) version() *cobra.Command {
-	return p.leaf("version", "Say which csi-proxyctl this is", func(context.Context, []string) (reply, error) {
+	return p.leaf("version", "Show the version of csi-proxyctl", func(context.Context, []string) (reply, error) {
 		return line(currentBuild(), "csi-proxyctl version "+currentBuild().String()), nil
 	})
 }

@@ -22,7 +22,7 @@ func (p *program) disk() *cobra.Command {
 			return disks.SetDiskState(ctx, n, online)
 		}
 	}
-	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
+	return p.group("disk", "Manage disks by their Windows disk numbers",
 		p.call("list", "List all disks with their properties, and where they are mounted",
 			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 				served, err := storageIsServed(ctx, c)

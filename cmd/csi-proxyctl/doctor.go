@@ -22,7 +22,7 @@ import (
 
 func (p *program) doctor() *cobra.Command {
 	var kubeletPath string
-	c := p.leaf("doctor", "Say what is wrong on this node, and what to do",
+	c := p.leaf("doctor", "Diagnose this node",
 		func(ctx context.Context, _ []string) (r reply, err error) {
 			n, closeNode, err := p.node(ctx, kubeletPath)
 			if err != nil {

@@ -19,7 +19,7 @@ func (p *program) filesystem() *cobra.Command {
 		})
 	rm.Flags().BoolVar(&force, "force", false, "also remove all contents of the directory; a missing path is no error")
 
-	return p.group("fs", "Work on paths in the allowed directories of the node",
+	return p.group("fs", "Manage paths in the node's allowed directories",
 		p.method("exists PATH", "Show whether a path exists", (*client.Filesystem).PathExists, answer("exists", yesNo)),
 		p.method("mkdir PATH", "Make a directory and the missing ones above it", (*client.Filesystem).Mkdir, nil),
 		rm,

@@ -53,8 +53,8 @@ it logs in with --mutual-chap. The node has only one such secret.
 	mutualSecret = secretFlag(mutual, "secret-file", "the secret")
 	require(mutual, "secret-file")
 
-	group := p.group("iscsi", "Work on the node's iSCSI initiator",
-		p.group("portal", "Work on the portals that the initiator knows",
+	group := p.group("iscsi", "Manage the node's iSCSI initiator",
+		p.group("portal", "Manage the portals that the initiator knows",
 			p.method("add PORTAL", "Make a portal known", (*client.ISCSI).AddTargetPortal, nil),
 			p.method("list", "List the known portals", (*client.ISCSI).ListTargetPortals, showPortals),
 			p.method("remove PORTAL", "Forget a portal", (*client.ISCSI).RemoveTargetPortal, nil),
@@ -67,7 +67,7 @@ it logs in with --mutual-chap. The node has only one such secret.
 			func(disks []csiproxy.DiskNumber) reply { return column("DISK", "number", disks) }),
 		mutual,
 	)
-	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
+	group.Long = fmt.Sprintf(`Manage the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
 usual port; an IPv6 address with a port is in brackets. An IQN is the name of a target. The
 initiator's service, MSiSCSI, is started if it doesn't run.`, csiproxy.DefaultISCSIPort)
 	return group

@@ -119,14 +119,13 @@ Exit codes:
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		// Cobra would show the help of the group.
 		if rest := cmd.Flags().Args(); cmd.HasSubCommands() && len(rest) > 0 {
 			p.noHelp = unknownCommand(cmd, rest)
 			return
 		}
-		help(cmd, args)
+		fmt.Fprint(p.stdout, helpOf(cmd))
 	})
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -149,7 +148,7 @@ Exit codes:
 	flags.StringVar(&p.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
 		"`directory` of the daemon's sockets; not used on Windows, which has named pipes")
 	flags.StringVar(&p.driver, "driver", "",
-		"`name` of the driver whose endpoints are used, on a node where the daemon's file of drivers names it: the\n"+
+		"`name` of the driver whose endpoints are used, on a node where the daemon's file of drivers names it: the "+
 			"command sees what the driver sees. Default: the whole node")
 	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long the command may take; 0 for as long as it needs")
 	flags.VarP(&p.format, "output", "o", "`format` of the output: text or json")

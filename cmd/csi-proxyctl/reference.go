@@ -28,11 +28,14 @@ func init() {
 	os.Exit(0)
 }
 
+// pageWidth is how many columns a list of flags has on the page.
+const pageWidth = 110
+
 func reference() string {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
 	endpointDir := root.PersistentFlags().Lookup("endpoint-dir") // of whoever runs this
 	endpointDir.DefValue = ""
-	endpointDir.Usage += ". Default: /run/csi-proxy\nfor root, for others csi-proxy in $XDG_RUNTIME_DIR, or else " +
+	endpointDir.Usage += ". Default: /run/csi-proxy for root, for others csi-proxy in $XDG_RUNTIME_DIR, or else " +
 		"csi-proxy-UID in $TMPDIR or /tmp"
 	var b strings.Builder
 	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
@@ -65,7 +68,7 @@ func reference() string {
 			}
 		})
 		if others.HasAvailableFlags() {
-			fmt.Fprintf(&b, "\n%s", others.FlagUsages())
+			fmt.Fprintf(&b, "\n%s", others.FlagUsagesWrapped(pageWidth))
 		}
 		b.WriteString("```\n\n")
 		if same != nil {

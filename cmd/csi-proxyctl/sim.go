@@ -29,7 +29,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-func init() { simulated = (*program).sim }
+func init() {
+	simulated = (*program).sim
+	examples += simExamples
+}
 
 // The sim commands are made from the descriptors of their service: a command is a call, its
 // arguments and flags are fields of the request, and what it prints are fields of the

@@ -44,10 +44,10 @@ func (p *program) smb() *cobra.Command {
 that it has. To give it others, remove the links to it, then run csi-proxyctl smb unmap.
 
 ` + secretHelp
-	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
+	mapShare.Example = `  csi-proxyctl smb map '\\files\data' --username USER --password-file -`
 	credentials = credentialFlags(mapShare)
 
-	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
+	return p.group("smb", `Manage the node's mappings of SMB shares, by \\server\share`,
 		p.method("list", "List the shares that are mapped or staged", (*client.Storage).ListVolumes,
 			func(list csiproxy.VolumeList) reply {
 				list.Mounts = slices.DeleteFunc(list.Mounts,
@@ -69,7 +69,7 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 // them.
 func credentialFlags(cmd *cobra.Command) func() (csiproxy.SMBCredentials, error) {
 	username := cmd.Flags().String("username", "",
-		"`name` of the user on the server; may be DOMAIN\\name or name@domain. Without it and --password-file,\n"+
+		"`name` of the user on the server; may be DOMAIN\\name or name@domain. Without it and --password-file, "+
 			"the share is mapped with the node's own account")
 	password := secretFlag(cmd, "password-file", "the user's password")
 	cmd.MarkFlagsRequiredTogether("username", "password-file")

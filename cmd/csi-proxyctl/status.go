@@ -20,7 +20,7 @@ import (
 
 func (p *program) status() *cobra.Command {
 	var ready, alive bool
-	cmd := p.call("status", "Say whether the daemon is ready, and which links keep volumes on the node",
+	cmd := p.call("status", "Show whether the daemon is ready, and which links keep volumes on the node",
 		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 			if alive {
 				_, err := admin.Get(ctx, p.endpointDir, admin.Healthz)

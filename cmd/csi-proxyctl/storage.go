@@ -311,7 +311,7 @@ path. What is done already isn't done again.
 	flags.Var(&unit, "allocation-unit", "`size` of a cluster of a volume that is formatted; 0 for Windows' choice")
 	flags.BoolVar(&r.Format.NoShortNames, "no-short-names", false, "format NTFS without 8.3 names")
 	flags.StringSliceVar(&r.Format.Writers, "writer", nil,
-		"`who` may write at the root of a volume that is formatted, or that is empty with the access list of a\n"+
+		"`who` may write at the root of a volume that is formatted, or that is empty with the access list of a "+
 			"format: "+strings.Join(csiproxy.WellKnownWriters(), ", ")+" or a SID; may be repeated")
 	flags.BoolVar(&r.Format.IntegrityStreams, "integrity-streams", false, "format ReFS with checksums of files")
 	return cmd

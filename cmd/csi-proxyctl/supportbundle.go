@@ -25,7 +25,7 @@ const bundledLogBytes = 32 << 20
 func (p *program) supportBundle() *cobra.Command {
 	var kubeletPath string
 	var logs []string
-	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip",
+	c := p.leaf("support-bundle", "Collect what support needs to know of this node in a zip",
 		func(ctx context.Context, args []string) (r reply, err error) {
 			now := time.Now()
 			path := "csi-proxy-support-" + now.UTC().Format("20060102T150405Z") + ".zip"

@@ -20,16 +20,16 @@ func (p *program) system() *cobra.Command {
 		})
 	stop.Flags().BoolVar(&force, "force", false, "stop the running services that depend on it first")
 
-	services := p.group("service", "Work on Windows services",
+	services := p.group("service", "Manage Windows services",
 		p.call("get NAME", "Show the state of a service", showService),
 		p.method("start NAME", "Start a service, and wait until it runs", (*client.System).StartService, nil),
 		stop,
 	)
-	services.Long = `Work on the Windows services of the node, through CSI Proxy, as a CSI driver does. NAME is the
+	services.Long = `Manage the Windows services of the node, through CSI Proxy, as a CSI driver does. NAME is the
 one in the service manager, not the display name. CSI Proxy's own service is installed and
 removed by "csi-proxyctl service", which talks to Windows itself.`
 
-	return p.group("system", "Work on the node's firmware data and Windows services",
+	return p.group("system", "Manage Windows services, and read the firmware's serial number",
 		p.method("bios", "Show the serial number in the machine's firmware", (*client.System).GetBIOSSerialNumber,
 			func(serial string) reply { return line(map[string]string{"serial_number": serial}, serial) }),
 		services,

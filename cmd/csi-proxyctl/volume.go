@@ -73,7 +73,7 @@ func (p *program) volume() *cobra.Command {
 	byPath.Flags().BoolVar(&closest, "closest", false,
 		"if no volume is mounted there, show the volume that the path lies on")
 
-	return p.group("volume", `Work on volumes, identified by \\?\Volume{guid}\`,
+	return p.group("volume", `Manage volumes by their ids, \\?\Volume{guid}\`,
 		list,
 		p.method("mount VOLUME PATH", "Mount a volume at a directory", (*client.Volume).MountVolume, nil),
 		p.method("unmount VOLUME PATH", "Unmount a volume from a directory", (*client.Volume).UnmountVolume, nil),
