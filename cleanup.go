@@ -23,10 +23,10 @@ type Leftover struct {
 	Error string `json:"error,omitempty"`
 }
 
-// CheckVolumeRequest says which volume is to be checked. Only Path must be set.
+// CheckVolumeRequest says which volume is to be checked. Only StagingPath must be set.
 type CheckVolumeRequest struct {
-	// Path is where the volume is mounted, or a link to that.
-	Path string
+	// StagingPath is where the volume is mounted, or a link to that.
+	StagingPath string
 	// SpotFix repairs what the scan has found. That takes the volume offline for a moment,
 	// so it is refused while the volume is published.
 	SpotFix bool

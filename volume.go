@@ -238,10 +238,10 @@ type UnstagedVolume struct {
 	Unmapped bool `json:"unmapped"`
 }
 
-// ExpandVolumeRequest says what is to grow. Only Path must be set.
+// ExpandVolumeRequest says what is to grow. Only StagingPath must be set.
 type ExpandVolumeRequest struct {
-	// Path is where the volume is mounted, or a link to that.
-	Path string
+	// StagingPath is where the volume is mounted, or a link to that.
+	StagingPath string
 	// DiskSizeBytes is the size that the disk is to have before the volume is grown. 0 stands
 	// for the size that it has.
 	DiskSizeBytes int64

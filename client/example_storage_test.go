@@ -122,7 +122,7 @@ func ExampleStorage_ExpandVolume() {
 	ctx := context.Background()
 	node.GrowDisk(number, 20<<30)
 
-	done, err := s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	done, err := s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath, DiskSizeBytes: 20 << 30})
 	fmt.Println(done.SizeBytes>>30, done.DiskSizeBytes>>30, done.Grown, err)
 	// Output: 19 20 true <nil>
 }
@@ -219,7 +219,7 @@ func ExampleStorage_CheckVolume() {
 	node, s, _ := startNodeWithStaged()
 	defer node.Close()
 	ctx := context.Background()
-	done, err := s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath})
+	done, err := s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
 	fmt.Println(done.ErrorsFound, err)
 	// Output: false <nil>
 }

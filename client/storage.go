@@ -83,7 +83,7 @@ func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error 
 
 // ExpandVolume implements [csiproxy.StorageOperations]: the volume at a path grows to the size of its disk.
 func (s *Storage) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
-	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.Path),
+	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeExpandVolumeRequest(r), storagewire.DecodeExpandedVolume)
 }
 
@@ -118,6 +118,6 @@ func (s *Storage) CleanUp(ctx context.Context, remove bool) (csiproxy.Leftovers,
 
 // CheckVolume implements [csiproxy.StorageOperations]: a volume's file system is scanned for errors.
 func (s *Storage) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (csiproxy.CheckedVolume, error) {
-	return askChecked(ctx, s.group, "CheckVolume", "at "+quote.Text(r.Path),
+	return askChecked(ctx, s.group, "CheckVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeCheckVolumeRequest(r), storagewire.DecodeCheckedVolume)
 }

@@ -47,7 +47,7 @@ func Example() {
 	node.Reboot()
 	fmt.Println("after the reboot:", stage(ctx, node.Client(), "vol-0123", path))
 
-	grown, err := node.Client().Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path, DiskSizeBytes: 20 << 30})
+	grown, err := node.Client().Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: path, DiskSizeBytes: 20 << 30})
 	fmt.Println("grown:", grown.Grown, "GiB:", grown.SizeBytes>>30, err)
 	data, err := node.ReadFile(path + `\data.txt`)
 	fmt.Println(string(data), err)

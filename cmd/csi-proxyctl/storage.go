@@ -121,7 +121,7 @@ func (p *program) check() *cobra.Command {
 	var r csiproxy.CheckVolumeRequest
 	cmd := p.call("check PATH", "Look for errors of the file system at a path",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			r.Path = args[0]
+			r.StagingPath = args[0]
 			begun := time.Now()
 			stop := p.everyMinute(func() {
 				fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
@@ -398,7 +398,7 @@ func (p *program) expand() *cobra.Command {
 	var bytes sizeFlag
 	cmd := p.call("expand PATH", "Grow the volume at a path to the size of its disk",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			r.Path, r.DiskSizeBytes = args[0], int64(bytes)
+			r.StagingPath, r.DiskSizeBytes = args[0], int64(bytes)
 			result, err := c.Storage.ExpandVolume(ctx, r)
 			return line(result, expandedText(result)), err
 		})

@@ -148,7 +148,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context,
 	defer unlock()
 
 	expanded, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{
-		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
+		StagingPath: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
 	})
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: expanded.SizeBytes}, err
 }

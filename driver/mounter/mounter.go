@@ -309,7 +309,7 @@ func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstyp
 // Resize grows the volume at deviceMountPath to the size of its disk, and reports whether it has
 // grown. Of the device it asks nothing, so devicePath may be empty.
 func (m *Mounter) Resize(devicePath, deviceMountPath string) (bool, error) {
-	expanded, err := m.Storage.ExpandVolume(m.ctx, csiproxy.ExpandVolumeRequest{Path: windows(deviceMountPath)})
+	expanded, err := m.Storage.ExpandVolume(m.ctx, csiproxy.ExpandVolumeRequest{StagingPath: windows(deviceMountPath)})
 	return expanded.Grown, err
 }
 

@@ -1643,7 +1643,7 @@ func (*UnpublishVolumeResponse) Descriptor() ([]byte, []int) {
 type ExpandVolumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the volume is mounted, or a link to that.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	StagingPath string `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// The size that the disk is to have first; 0 for the one that it has.
 	DiskSizeBytes int64 `protobuf:"varint,2,opt,name=disk_size_bytes,json=diskSizeBytes,proto3" json:"disk_size_bytes,omitempty"`
 	// How long to wait for that; 0 for 30 seconds, a negative time for not waiting.
@@ -1682,9 +1682,9 @@ func (*ExpandVolumeRequest) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ExpandVolumeRequest) GetPath() string {
+func (x *ExpandVolumeRequest) GetStagingPath() string {
 	if x != nil {
-		return x.Path
+		return x.StagingPath
 	}
 	return ""
 }
@@ -2787,7 +2787,7 @@ func (x *Leftover) GetForgottenPod() string {
 type CheckVolumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the volume is mounted, or a link to that.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	StagingPath string `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Repair what the scan has found, which takes the volume offline for a moment.
 	SpotFix       bool `protobuf:"varint,2,opt,name=spot_fix,json=spotFix,proto3" json:"spot_fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2824,9 +2824,9 @@ func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
 }
 
-func (x *CheckVolumeRequest) GetPath() string {
+func (x *CheckVolumeRequest) GetStagingPath() string {
 	if x != nil {
-		return x.Path
+		return x.StagingPath
 	}
 	return ""
 }
@@ -3161,9 +3161,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x16UnpublishVolumeRequest\x12\x1f\n" +
 	"\vtarget_path\x18\x01 \x01(\tR\n" +
 	"targetPath\"\x19\n" +
-	"\x17UnpublishVolumeResponse\"~\n" +
-	"\x13ExpandVolumeRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
+	"\x17UnpublishVolumeResponse\"\x8d\x01\n" +
+	"\x13ExpandVolumeRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12&\n" +
 	"\x0fdisk_size_bytes\x18\x02 \x01(\x03R\rdiskSizeBytes\x12+\n" +
 	"\x11wait_milliseconds\x18\x03 \x01(\x03R\x10waitMilliseconds\"s\n" +
 	"\x14ExpandVolumeResponse\x12\x1d\n" +
@@ -3246,9 +3246,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\x12\x18\n" +
 	"\aremoved\x18\x06 \x01(\bR\aremoved\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x12#\n" +
-	"\rforgotten_pod\x18\b \x01(\tR\fforgottenPod\"C\n" +
-	"\x12CheckVolumeRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\rforgotten_pod\x18\b \x01(\tR\fforgottenPod\"R\n" +
+	"\x12CheckVolumeRequest\x12!\n" +
+	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x19\n" +
 	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\xc9\x01\n" +
 	"\x13CheckVolumeResponse\x12!\n" +
 	"\ferrors_found\x18\x01 \x01(\bR\verrorsFound\x12\x14\n" +

@@ -97,7 +97,7 @@ func volumeLife(o nodeops.Operations, findsDisk, findsUsers bool) []step {
 			return err
 		}},
 		{name: "ExpandVolume", do: func(ctx context.Context) error {
-			_, err := o.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: ownStaging})
+			_, err := o.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: ownStaging})
 			return err
 		}},
 		{name: "ListVolumes", grows: true, do: func(ctx context.Context) error {

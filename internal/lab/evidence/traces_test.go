@@ -202,7 +202,7 @@ func ourCalls(t *testing.T) map[string][]call {
 	r.calls = slices.Delete(r.calls, mounted, mounted+1)
 	done("partition")
 	simtest.Must(t, sys.GrowDisk(n, 2<<30))
-	_, err = ops.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: staged})
+	_, err = ops.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: staged})
 	simtest.Must(t, err)
 	done("grow")
 	_, err = ops.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: staged})

@@ -136,7 +136,7 @@ func live(t *testing.T, n testNode) {
 	})
 	step("expand", func(t *testing.T) {
 		d.grow(t, 2*gib)
-		grown, err := api.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 2 * gib})
+		grown, err := api.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: staging, DiskSizeBytes: 2 * gib})
 		if err != nil || !grown.Grown || grown.SizeBytes < 2*gib-64<<20 {
 			t.Errorf("expanded: %+v, %v", grown, err)
 		}

@@ -286,8 +286,8 @@ var Operations = []Operation{
 		{"v1alpha1", "UnpublishVolume", `{"targetPath":"C:\\b"}`, `{}`},
 	}, nil},
 
-	{"storage", "ExpandVolume", []any{csiproxy.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -time.Millisecond}}, []Exchange{
-		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
+	{"storage", "ExpandVolume", []any{csiproxy.ExpandVolumeRequest{StagingPath: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -time.Millisecond}}, []Exchange{
+		{"v1alpha1", "ExpandVolume", `{"stagingPath":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
 	}, csiproxy.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
 
 	{"storage", "GetVolume", []any{`C:\a`}, []Exchange{
@@ -317,8 +317,8 @@ var Operations = []Operation{
 	}, csiproxy.Leftovers{IncompleteReason: "b",
 		Mounts: []csiproxy.Leftover{{Mount: csiproxy.Mount{Path: "a"}, Error: "busy"}}}},
 
-	{"storage", "CheckVolume", []any{csiproxy.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
-		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500", "conditions": [{"reason": "GrowthBlocked", "message": "m"}]}`},
+	{"storage", "CheckVolume", []any{csiproxy.CheckVolumeRequest{StagingPath: `C:\a`, SpotFix: true}}, []Exchange{
+		{"v1alpha1", "CheckVolume", `{"stagingPath":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500", "conditions": [{"reason": "GrowthBlocked", "message": "m"}]}`},
 	}, csiproxy.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond,
 		Conditions: csiproxy.Conditions{{Reason: csiproxy.ReasonGrowthBlocked, Message: "m"}}}},
 

@@ -225,11 +225,11 @@ var acts = []act{
 		return n.Storage.UnpublishVolume(ctx, target)
 	})},
 	{name: "ExpandVolume", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		return n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging, Wait: time.Second})
+		return n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: staging, Wait: time.Second})
 	}},
 	{name: "CheckVolume with a spot fix", on: aVolume,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-			checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
+			checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: staging, SpotFix: true})
 			if errors.Is(err, csiproxy.ErrFailedPrecondition) {
 				err = nil // if there is nothing to repair, it doesn't matter that it may not
 			}

@@ -26,9 +26,9 @@ func TestEveryOperationIsBounded(t *testing.T) {
 		csiproxy.DiskNumber(0), uint32(1), int64(1 << 30), true, id, csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260},
 		csiproxy.IQN("iqn.2026-01.example:target"), csiproxy.ISCSIAuthentication{}, user, csiproxy.NewSecret("0123456789abc"),
 		csiproxy.Selector{}, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "x"}, StagingPath: staging},
-		csiproxy.UnstageVolumeRequest{StagingPath: staging}, csiproxy.ExpandVolumeRequest{Path: staging},
+		csiproxy.UnstageVolumeRequest{StagingPath: staging}, csiproxy.ExpandVolumeRequest{StagingPath: staging},
 		shareRequest(staging), csiproxy.UnstageShareRequest{StagingPath: staging, RemotePath: `\\server\data`},
-		csiproxy.CheckVolumeRequest{Path: staging},
+		csiproxy.CheckVolumeRequest{StagingPath: staging},
 	}
 	texts := map[string][]string{ // by method; else a path
 		"FindDiskByPage83": {"0123"}, "NewSMBGlobalMapping": {`\\server\data`, ""},

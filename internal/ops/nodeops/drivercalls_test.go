@@ -132,7 +132,7 @@ func TestAnothersCopyAtEachCall(t *testing.T) {
 			return ops.Volume.MountVolume(tb.Context(), d.volume, d.staging+"-new")
 		}},
 		"CheckVolume": {true, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
-			return second(ops.Storage.CheckVolume(tb.Context(), csiproxy.CheckVolumeRequest{Path: d.staging, SpotFix: true}))
+			return second(ops.Storage.CheckVolume(tb.Context(), csiproxy.CheckVolumeRequest{StagingPath: d.staging, SpotFix: true}))
 		}},
 	} {
 		if simtest.Sampled() && name != "StageVolume" && name != "MountVolume" {

@@ -87,7 +87,7 @@ func stagingOf(d *tenant) func(ctx context.Context) error {
 }
 
 func spotFix(ctx context.Context, d *tenant) error {
-	return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: d.staging, SpotFix: true}))
+	return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: d.staging, SpotFix: true}))
 }
 
 // A driver's links that lead to directories which don't answer take the driver's own calls to Windows, whoever follows them.

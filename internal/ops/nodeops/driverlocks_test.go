@@ -298,13 +298,13 @@ func TestCheckOfNameThatChangesHands(t *testing.T) {
 		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallRepairVolume, Count: 1}, 24*time.Hour))
 		checked := make(chan error)
 		go func() {
-			checked <- second(other.Storage.CheckVolume(context.Background(), csiproxy.CheckVolumeRequest{Path: mounted}))
+			checked <- second(other.Storage.CheckVolume(context.Background(), csiproxy.CheckVolumeRequest{StagingPath: mounted}))
 		}()
 		time.Sleep(30 * time.Second)
 		w.must(w.sim.DetachDisk(clone))
 		w.must(w.sim.DeleteVolumeMountPoint(t.Context(), mounted+`\`))
 		w.must(second(d.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging})))
-		w.must(second(d.Storage.CheckVolume(t.Context(), csiproxy.CheckVolumeRequest{Path: d.staging})))
+		w.must(second(d.Storage.CheckVolume(t.Context(), csiproxy.CheckVolumeRequest{StagingPath: d.staging})))
 		w.sim.ResetRules()
 		<-checked
 	})

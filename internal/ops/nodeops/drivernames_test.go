@@ -119,13 +119,13 @@ func attemptsAt(path func(other *tenant) string) []attempt {
 			return noAnswer(d.Storage.UnpublishVolume(ctx, path(other)))
 		}},
 		{name: "ExpandVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return noAnswer(second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path(other)})))
+			return noAnswer(second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: path(other)})))
 		}},
 		{name: "GetVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return noAnswer(second(d.Storage.GetVolume(ctx, path(other))))
 		}},
 		{name: "CheckVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return noAnswer(second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: path(other), SpotFix: true})))
+			return noAnswer(second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: path(other), SpotFix: true})))
 		}},
 		{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return noAnswer(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))

@@ -296,7 +296,7 @@ func TestAnothersShare(t *testing.T) {
 	for name, ask := range map[string]func(path string) error{
 		"GetVolume": func(path string) error { return second(d.Storage.GetVolume(t.Context(), path)) },
 		"ExpandVolume": func(path string) error {
-			return second(d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: path}))
+			return second(d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: path}))
 		},
 		"GetVolumeIDFromTargetPath":        func(path string) error { return second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), path)) },
 		"GetClosestVolumeIDFromTargetPath": func(path string) error { return second(d.Volume.GetClosestVolumeIDFromTargetPath(t.Context(), path)) },
@@ -420,7 +420,7 @@ func TestPlantedLinksOfDriver(t *testing.T) {
 	} {
 		simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied)
 	}
-	_, err := d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: d.staging + `\directory\planted`})
+	_, err := d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: d.staging + `\directory\planted`})
 	simtest.WantErrorOf(t, "ExpandVolume", err, csiproxy.ErrNotFound) // as if the volume weren't there
 	if diff := cmp.Diff(before, w.state()); diff != "" {
 		t.Fatalf("the node has changed (-before +after):\n%s", diff)

@@ -114,10 +114,10 @@ func ownCalls() []ownCall {
 	})
 	add("GetVolume", func(ctx context.Context, d *tenant) error { return second(d.Storage.GetVolume(ctx, rawTarget(d))) })
 	add("ExpandVolume", func(ctx context.Context, d *tenant) error {
-		return second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: rawTarget(d)}))
+		return second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: rawTarget(d)}))
 	})
 	add("CheckVolume", func(ctx context.Context, d *tenant) error {
-		return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: rawTarget(d)}))
+		return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: rawTarget(d)}))
 	})
 	add("ListVolumes", func(ctx context.Context, d *tenant) error { return second(d.Storage.ListVolumes(ctx)) })
 	add("CleanUp", func(ctx context.Context, d *tenant) error { return second(d.Storage.CleanUp(ctx, true)) })

@@ -54,7 +54,7 @@ func TestRightsAreHeld(t *testing.T) {
 		{"Rmdir of a link", func() error { return n.Filesystem.Rmdir(ctx, target, false) }, noLock},
 		{"ExpandVolume", func() error {
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
-			_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging})
+			_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: staging})
 			return err
 		}, "grow: disk, extend: disk"},
 		{"UnstageVolume", func() error {

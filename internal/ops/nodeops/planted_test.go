@@ -33,7 +33,7 @@ func TestPlantedLinks(t *testing.T) {
 				return want("unmounted, and the disk offline", done.Unmounted && done.DiskOffline, true, err)
 			},
 			"CheckVolume": func(ctx context.Context, n *nodeops.Node) error {
-				done, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
+				done, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: staging, SpotFix: true})
 				return want("repaired", done.Fixed, true, err)
 			},
 			"UnstageShare": func(ctx context.Context, n *nodeops.Node) error {

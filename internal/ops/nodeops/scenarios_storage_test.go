@@ -254,7 +254,7 @@ var storageScenarios = []scenario{
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.ExpandVolume(ctx,
-				csiproxy.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
+				csiproxy.ExpandVolumeRequest{StagingPath: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
 			return err
 		},
 		check: func(r *rig) error {
@@ -338,7 +338,7 @@ var storageScenarios = []scenario{
 			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
+			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: staging, SpotFix: true})
 			return refusal(err)
 		},
 		check: func(r *rig) error {
@@ -363,7 +363,7 @@ var storageScenarios = []scenario{
 			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
+			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: staging, SpotFix: true})
 			return err
 		},
 		check: func(r *rig) error { return precious(r, staging) },

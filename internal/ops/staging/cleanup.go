@@ -109,8 +109,8 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 // CheckVolume implements [csiproxy.StorageOperations].
 func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (
 	checked csiproxy.CheckedVolume, err error) {
-	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.Path), time.Now(), &err)
-	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
+	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.StagingPath)
 	if err != nil {
 		return checked, err
 	}

@@ -154,7 +154,7 @@ func TestCheckVolume(t *testing.T) {
 		Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS}})
 	check := func(what string, spotFix, errorsFound, fixed bool) {
 		t.Helper()
-		got, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: spotFix})
+		got, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: spotFix})
 		if err != nil || got.ErrorsFound != errorsFound || got.Fixed != fixed {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
@@ -164,10 +164,10 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
 	check("a damaged volume", false, true, false)
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: targetPath, SpotFix: true})
+	_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: targetPath, SpotFix: true})
 	simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
 	simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
 	sim.ResetRules()
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
@@ -177,7 +177,7 @@ func TestCheckVolume(t *testing.T) {
 			simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 		}
 	})
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
 	simtest.WantErrorOf(t, "a volume that is published during the scan", err,
 		csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
@@ -186,9 +186,9 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.OfflineDamage))
 	check("damage that a spot fix leaves", true, true, false)
 
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: otherPath})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: otherPath})
 	simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: simtest.Kubelet})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: simtest.Kubelet})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 

@@ -161,13 +161,13 @@ func TestErrorAtEachCall(t *testing.T) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.GrowDisk(1, 20<<30))
 		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
-			return s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+			return s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath, DiskSizeBytes: 20 << 30})
 		}},
 		"check": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
 		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
-			return s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+			return s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
 		}},
 		"stage a share": {func(*testing.T, *winsim.System, *nodeops.Node) {},
 			func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {

@@ -19,11 +19,11 @@ import (
 // ExpandVolume implements [csiproxy.StorageOperations].
 func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
 	expanded csiproxy.ExpandedVolume, err error) {
-	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.Path), time.Now(), &err)
+	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	if r.DiskSizeBytes < 0 {
 		return expanded, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
 	}
-	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.StagingPath)
 	if err != nil {
 		return expanded, err
 	}

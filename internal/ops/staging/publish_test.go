@@ -63,7 +63,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 
 func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	sim, n, number := newStaged(t)
-	request := csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
+	request := csiproxy.ExpandVolumeRequest{StagingPath: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
 	_, err := n.Storage.ExpandVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
 
@@ -79,7 +79,7 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	if err != nil || !done.Grown || done.SizeBytes < 19<<30 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	_, err = n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
+	_, err = n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: simtest.Kubelet + `\none`})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
@@ -94,7 +94,7 @@ func TestGrowthThatIsBlocked(t *testing.T) {
 	request.Grow = true
 	behind := `partition 2 lies behind it`
 	for range 2 {
-		_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
+		_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath})
 		simtest.WantErrorOf(t, "ExpandVolume", err, csiproxy.ErrResourceExhausted, behind)
 		again, err := n.Storage.StageVolume(ctx, request)
 		simtest.WantErrorOf(t, "StageVolume", err, csiproxy.ErrResourceExhausted, behind)
@@ -103,7 +103,7 @@ func TestGrowthThatIsBlocked(t *testing.T) {
 		}
 	}
 	simtest.Must(t, n.Volume.ResizeVolume(ctx, staged.VolumeID, 0))
-	checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath})
+	checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, err)
 	v, err := n.Storage.GetVolume(ctx, stagingPath)
 	simtest.Must(t, err)
@@ -122,7 +122,7 @@ func TestGrowthOfAnUncleanVolume(t *testing.T) {
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	simtest.Must(t, sim.SetVolumeDirty(stagingPath, true))
 	extended := simtest.Counted(sim, win.FsctlExtendVolume.String())
-	request := csiproxy.ExpandVolumeRequest{Path: stagingPath}
+	request := csiproxy.ExpandVolumeRequest{StagingPath: stagingPath}
 	for range 2 {
 		_, err := n.Storage.ExpandVolume(ctx, request)
 		simtest.WantErrorOf(t, "ExpandVolume", err, csiproxy.ErrUnavailable, "CheckVolume")
@@ -152,7 +152,7 @@ func TestExpandVolumeSeesANewPageFile(t *testing.T) {
 			})
 		}
 	})
-	_, err := n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	_, err := n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: stagingPath, DiskSizeBytes: 20 << 30})
 	simtest.WantErrorOf(t, "with a page file", err, csiproxy.ErrFailedPrecondition, `page file P:\pagefile.sys`)
 }
 
@@ -174,7 +174,7 @@ func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 		first <- v
 	}()
 	synctest.Wait()
-	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
+	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, err)
 	v, err := n.Storage.GetVolume(ctx, stagingPath)
 	if err != nil || v.SizeBytes != grown.SizeBytes {

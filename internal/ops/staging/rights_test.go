@@ -317,7 +317,7 @@ func TestSpotFixFailsClosed(t *testing.T) {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, winerr.ErrorDeviceNotConnected))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.CheckVolume(t.Context(),
-			csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+			csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
 		if err == nil {
 			t.Error("it was checked")
 		}

@@ -122,11 +122,11 @@ func TestLifeOfAVolume(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
-	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: targetPath, DiskSizeBytes: 20 << 30})
+	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: targetPath, DiskSizeBytes: 20 << 30})
 	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown: %+v, %v", grown, err)
 	}
-	again, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
+	again, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath})
 	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown again: %+v, %v", again, err)
 	}
@@ -753,7 +753,7 @@ func TestBadStorageRequests(t *testing.T) {
 	}
 	_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: `C:\Windows`})
 	simtest.WantErrorOf(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
-	_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
+	_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath, DiskSizeBytes: -1})
 	simtest.WantErrorOf(t, "a negative size", err, csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)

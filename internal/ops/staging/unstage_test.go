@@ -165,7 +165,7 @@ func TestUnstageVolumeWaits(t *testing.T) {
 					err = n.Disk.SetDiskState(ctx, 1, true)
 				}
 				if err == nil {
-					_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
+					_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: stagingPath})
 				}
 				return err
 			},

@@ -163,7 +163,7 @@ func DecodeUnstageVolumeRequest(m *storagev1alpha1.UnstageVolumeRequest) (csipro
 // EncodeExpandVolumeRequest returns the message for a request.
 func EncodeExpandVolumeRequest(r csiproxy.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
 	return &storagev1alpha1.ExpandVolumeRequest{
-		Path:             r.Path,
+		StagingPath:      r.StagingPath,
 		DiskSizeBytes:    r.DiskSizeBytes,
 		WaitMilliseconds: milliseconds(r.Wait),
 	}
@@ -173,7 +173,7 @@ func EncodeExpandVolumeRequest(r csiproxy.ExpandVolumeRequest) *storagev1alpha1.
 func DecodeExpandVolumeRequest(m *storagev1alpha1.ExpandVolumeRequest) (csiproxy.ExpandVolumeRequest, error) {
 	return decode(m, func(d *decoder, m *storagev1alpha1.ExpandVolumeRequest) csiproxy.ExpandVolumeRequest {
 		return csiproxy.ExpandVolumeRequest{
-			Path:          m.Path,
+			StagingPath:   m.StagingPath,
 			DiskSizeBytes: m.DiskSizeBytes,
 			Wait:          d.duration("wait_milliseconds", m.WaitMilliseconds),
 		}
@@ -220,10 +220,10 @@ func DecodeUnstageShareRequest(m *storagev1alpha1.UnstageShareRequest) csiproxy.
 
 // EncodeCheckVolumeRequest returns the message for a request.
 func EncodeCheckVolumeRequest(r csiproxy.CheckVolumeRequest) *storagev1alpha1.CheckVolumeRequest {
-	return &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}
+	return &storagev1alpha1.CheckVolumeRequest{StagingPath: r.StagingPath, SpotFix: r.SpotFix}
 }
 
 // DecodeCheckVolumeRequest returns the request in a message.
 func DecodeCheckVolumeRequest(m *storagev1alpha1.CheckVolumeRequest) csiproxy.CheckVolumeRequest {
-	return csiproxy.CheckVolumeRequest{Path: m.Path, SpotFix: m.SpotFix}
+	return csiproxy.CheckVolumeRequest{StagingPath: m.StagingPath, SpotFix: m.SpotFix}
 }

@@ -217,7 +217,7 @@ func TestTextsOfResponsesAreMadeValid(t *testing.T) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if m := EncodeCheckVolumeRequest(csiproxy.CheckVolumeRequest{Path: bad}); m.Path != bad {
+	if m := EncodeCheckVolumeRequest(csiproxy.CheckVolumeRequest{StagingPath: bad}); m.StagingPath != bad {
 		t.Errorf("%v", m)
 	}
 }
