@@ -5,6 +5,7 @@ package staging
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // CleanUp implements [csiproxy.StorageOperations].
@@ -130,6 +132,9 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	}
 	defer s.endCheck(id)
 	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
+	if errors.Is(err, winerr.ErrorRetry) && s.isDiskMissing(ctx, id) {
+		return checked, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the disk of the volume has left the node or is offline")
+	}
 	if err != nil {
 		return checked, err
 	}
@@ -148,6 +153,14 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	v, err := s.Volumes.Describe(ctx, id)
 	checked.Conditions = v.Conditions
 	return checked, err
+}
+
+// isDiskMissing reports whether the disk of a volume is known to have left the node or to be offline.
+func (s *Staging) isDiskMissing(ctx context.Context, id csiproxy.VolumeID) bool {
+	v, err := s.Volumes.Describe(ctx, id)
+	return err == nil && slices.ContainsFunc(v.Conditions, func(c csiproxy.Condition) bool {
+		return c.Reason == csiproxy.ReasonDiskMissing
+	})
 }
 
 // beginCheck notes that a volume is being checked since now. If it already is, busy is true, and

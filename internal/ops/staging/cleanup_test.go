@@ -147,7 +147,7 @@ func TestNoLeftoverMountsWithoutAllLinks(t *testing.T) {
 func TestCheckVolume(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	disk := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
 	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
@@ -190,6 +190,9 @@ func TestCheckVolume(t *testing.T) {
 	simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
 	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: simtest.Kubelet})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
+	simtest.Must(t, sim.DetachDisk(disk))
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
+	simtest.WantErrorOf(t, "a disk that has left", err, csiproxy.ErrFailedPrecondition, "has left the node or is offline")
 }
 
 // A disk that doesn't tell whether it is online may have the volume of a mount: then it isn't known
