@@ -395,7 +395,7 @@ func (e Entry) CheckReplaceable() error {
 	p, path := e.walk.policy, e.path()
 	switch {
 	case p.holdsAllowed(path):
-		return e.refused(csiproxy.ErrInvalidArgument, "it is an allowed directory or holds one")
+		return e.refused(csiproxy.ErrInvalidArgument, "refusing to remove or replace an allowed directory, or one that holds it")
 	case e.walk.holdsSystem(path):
 		return e.refused(csiproxy.ErrInvalidArgument, "it holds files of Windows, of kubelet or of csi-proxy itself")
 	}
