@@ -230,7 +230,11 @@ func TestStatus(t *testing.T) {
 			mode: Service, version: "v0.1.0",
 			check: func(n NodeStatus) bool { return n.Volumes == nil && strings.Contains(n.Unknown, "on its node only") },
 		},
-		{name: "no daemon", objects: []runtime.Object{node("win-1")}, problem: "CSI Proxy isn't there"},
+		{name: "no daemon", objects: []runtime.Object{node("win-1")}, problem: "CSI Proxy isn't there",
+			check: func(n NodeStatus) bool {
+				hints := Status{Nodes: []NodeStatus{n}}.hints()
+				return len(hints) == 1 && strings.Contains(hints[0], "docs/install.md")
+			}},
 		{name: "an annotation", objects: []runtime.Object{annotated}, mode: Other, version: "v9"},
 		{name: "the node isn't ready", metrics: healthy, objects: []runtime.Object{notReady, daemonPod("win-1", "metrics")},
 			problem: "the node isn't ready", mode: Container, version: "v0.1.0"},

@@ -53,6 +53,7 @@ type NodeStatus struct {
 	InTree  []InTreeVolume `json:"inTreeVolumes,omitzero"`
 	// Unknown says why the fields below aren't known; it is empty if they are.
 	Unknown string `json:"unknown,omitempty"`
+	missing bool   // nothing says that CSI Proxy is installed
 	// Volumes are the volumes of disks that are staged.
 	Volumes *int `json:"stagedVolumes,omitempty"`
 	// Disks are those that answer, OfflineDisks those of them that are offline, and
@@ -154,9 +155,8 @@ func (q Query) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSt
 			s.Mode = Other
 		case q.Check != nil && q.Check.WithoutDaemon:
 		default:
-			s.problem("CSI Proxy isn't there: the namespace %s has no pod of it on the node, and the node has no annotation "+
-				"%s; if something else has installed it, as on OpenShift, set that annotation", q.Namespace,
-				cluster.VersionAnnotation)
+			s.missing = true
+			s.problem("CSI Proxy isn't there: no pod in the namespace %s", q.Namespace)
 		}
 		return s
 	}
@@ -463,6 +463,11 @@ func (s Status) hints() []string {
 	if n := s.with(func(n NodeStatus) bool { return n.Mode == Other }); n > 0 {
 		hints = append(hints, fmt.Sprintf("On %d nodes something else than this project's manifests has installed CSI Proxy, "+
 			"and set its version as an annotation. Nothing more can be seen from here. On the node: csi-proxyctl doctor.", n))
+	}
+	if n := s.with(func(n NodeStatus) bool { return n.missing }); n > 0 {
+		hints = append(hints, fmt.Sprintf("On %d nodes CSI Proxy isn't installed: docs/install.md says how to. If its namespace has "+
+			"another name, use --namespace. If something else has installed it, as on OpenShift, set the annotation %s.", n,
+			cluster.VersionAnnotation))
 	}
 	return hints
 }
