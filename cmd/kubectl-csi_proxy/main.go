@@ -53,8 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	c := newConnection()
 	c.add(root.PersistentFlags())
-	root.AddCommand(statusCommand(c), disksCommand(c), volumesCommand(c), doctorCommand(c), logsCommand(c),
-		sysdumpCommand(c), checkCommand(c), whyCommand(c))
+	root.AddCommand(statusCommand(c), checkCommand(c), whyCommand(c))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := new(pflag.InvalidValueError); errors.As(err, &invalid) {
 			f := invalid.GetFlag()
@@ -89,7 +88,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 var values = map[string]string{
 	"bool":     "true or false",
 	"duration": "a time with a unit, such as 30s or 1m30s",
-	"int":      "a whole number",
 }
 
 // takes checks that a command has n arguments, which its usage names.

@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	core "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/fleet"
+	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/cluster"
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/why"
 	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
@@ -54,14 +54,16 @@ the claim can't be read, or nothing is wrong as far as could be read.`,
 		if err != nil {
 			return err
 		}
-		_, client, err := c.connect()
+		config, client, err := c.connect()
 		if err != nil {
 			return err
 		}
 		query := why.Query{Client: client, Namespace: daemonNamespace,
 			Colours: terminal.HasColours(cmd.OutOrStdout())}
 		if exec {
-			query.Doctor = c.doctorOf(daemonNamespace)
+			query.Doctor = func(ctx context.Context, pod *core.Pod) ([]string, error) {
+				return cluster.Doctor(ctx, config, client, pod)
+			}
 		}
 		answer, err := askWhy(cmd.Context(), query, namespace, args[0])
 		if err != nil {
@@ -100,25 +102,4 @@ func askWhy(ctx context.Context, query why.Query, namespace, name string) (why.A
 func (c *connection) currentNamespace() (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.loading, &c.overrides).Namespace()
 	return namespace, err
-}
-
-// doctorOf returns what runs csi-proxyctl doctor in CSI Proxy's pod on a node.
-func (c *connection) doctorOf(daemonNamespace string) func(context.Context, string) ([]string, error) {
-	return func(ctx context.Context, node string) (problems []string, _ error) {
-		a := &asker{connection: c, Asker: fleet.Asker{Timeout: 2 * time.Minute}}
-		if err := a.connect(nil, []string{node}); err != nil {
-			return nil, err
-		}
-		a.Namespace = daemonNamespace
-		found, err := a.Doctor(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, asked := range found.Asked() {
-			if asked.Error != "" {
-				return nil, errors.New(asked.Error)
-			}
-		}
-		return found.ProblemTexts(), nil
-	}
 }

@@ -4,9 +4,15 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,6 +25,56 @@ import (
 // Ctl is csi-proxyctl in CSI Proxy's pods, in each mode. containerd puts the directory of the
 // container's files in place of the variable.
 const Ctl = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`
+
+// Command is what an administrator of the nodes types to run csi-proxyctl in a pod of CSI Proxy.
+func Command(pod *core.Pod, args string) string {
+	return fmt.Sprintf("kubectl -n %s exec %s -- '%s' %s", pod.Namespace, pod.Name, Ctl, args)
+}
+
+const (
+	// doctorTimeout is how long csi-proxyctl doctor may take.
+	doctorTimeout = 2 * time.Minute
+	// mostAnswer is how many bytes its answer may have: far more than any has.
+	mostAnswer = 16 << 20
+)
+
+// Doctor runs csi-proxyctl doctor in a pod of CSI Proxy, and returns the problems that it finds.
+func Doctor(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *core.Pod) (problems []string, _ error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, doctorTimeout, fmt.Errorf("csi-proxyctl doctor hasn't ended within %v", doctorTimeout))
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	ran := Exec(ctx, config, client, pod, []string{"doctor", "--output=json", "--timeout=" + doctorTimeout.String()},
+		&bounded{&stdout, mostAnswer}, &bounded{&stderr, mostAnswer})
+	var findings []struct{ Check, Verdict, Finding string }
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case ran != nil && stdout.Len() == 0: // if it has found problems, it fails, too
+		return nil, errors.Join(ran, errors.New(strings.TrimSpace(stderr.String())))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &findings); err != nil {
+		return nil, fmt.Errorf("read the answer of csi-proxyctl doctor: %w", err)
+	}
+	for _, f := range findings {
+		if f.Verdict == "problem" {
+			problems = append(problems, f.Check+": "+f.Finding)
+		}
+	}
+	return problems, nil
+}
+
+// bounded passes on no more than a number of bytes.
+type bounded struct {
+	io.Writer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errors.New("the node's answer is too long")
+	}
+	return b.Writer.Write(p)
+}
 
 // Exec runs csi-proxyctl with arguments in CSI Proxy's pod, as SYSTEM. An error with a method
 // ExitStatus says that it has run and failed.

@@ -150,6 +150,9 @@ func (u *used) ofPod(pod *core.Pod, v *core.Volume) (name, driver string) {
 	return "", ""
 }
 
+// list returns a list that isn't null in JSON.
+func list[T any](all []T) []T { return append([]T{}, all...) }
+
 // check adds what a check finds on a node.
 func (s *NodeStatus) check(n *core.Node, u *used, c *Check) {
 	s.Drivers, s.InTree = list(u.drivers[n.Name]), list(u.inTreeVolumes(n))

@@ -4,12 +4,8 @@
 package fleet
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -165,32 +161,6 @@ func TestThreeHundredNodes(t *testing.T) {
 	})
 }
 
-// TestAskThreeHundredNodes is TestThreeHundredNodes for what runs csi-proxyctl.
-func TestAskThreeHundredNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked crowd
-		var progress []int
-		a := &Asker{Client: aCluster(nil, many("metrics")...), Namespace: "csi-proxy", Timeout: time.Minute}
-		a.Progress = func(done, all int) { progress = append(progress, done) }
-		a.Exec = func(ctx context.Context, pod *core.Pod, args []string, stdout, _ io.Writer) error {
-			asked.enter()
-			if pod.Name == "csi-proxy-win-007" {
-				<-ctx.Done() // a node that hangs
-				return ctx.Err()
-			}
-			_, err := io.WriteString(stdout, `[{"number":0,"size_bytes":68719476736,"online":true}]`)
-			return err
-		}
-		d, err := a.Disks(t.Context())
-		if err != nil || len(d.Nodes) != 300 || Failed(d.Asked()) != 1 || !strings.Contains(d.Nodes[7].Error, "within 1m0s") {
-			t.Fatalf("%d nodes, %v, node 7: %+v", len(d.Nodes), err, d.Nodes[7])
-		}
-		if asked.all != 300 || asked.most != cluster.Parallel || len(progress) != 300 || progress[299] != 300 {
-			t.Errorf("%d nodes were asked, %d at a time; progress %d", asked.all, asked.most, len(progress))
-		}
-	})
-}
-
 func TestStatus(t *testing.T) {
 	hang := fmt.Sprintf("csi_proxy_windows_hanging_call_start_time_seconds"+
 		"{call=\"CreateFileW\",object=\"PhysicalDrive3\"} %d\n",
@@ -304,16 +274,10 @@ csi_proxy_forgotten_links{path="others"} 3
 	}
 }
 
-// exited is an exit code other than 0.
-type exited int
-
-func (e exited) Error() string   { return fmt.Sprintf("exit code %d", int(e)) }
-func (e exited) ExitStatus() int { return int(e) }
-
 // hostile is a text that clears a terminal's screen and forges a row.
 const hostile = "v1\x1b]0;owned\x07\x1b[2J\nwin-2  yes\u202e"
 
-// TestNothingReachesTheTerminal: what nodes and the API server say is data, in each command.
+// TestNothingReachesTheTerminal: what nodes and the API server say is data.
 func TestNothingReachesTheTerminal(t *testing.T) {
 	n := node("win-1")
 	n.Annotations = map[string]string{cluster.VersionAnnotation: hostile}
@@ -321,207 +285,16 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x07", `\u0007`, "\n", `\n`).Replace(hostile)
-	raw := []byte(fmt.Sprintf(`{"path":"%s","serial_number":"%s","kind":"%s"}`, quoted, quoted, quoted))
-	for name, found := range map[string]interface{ Print(io.Writer) error }{
-		"status": View{Status: s},
-		"disks": Disks{answers(NodeDisks{Asked{Node: hostile, Error: hostile}, nil},
-			NodeDisks{Asked{Node: "a"}, []json.RawMessage{raw}})},
-		"volumes": Volumes{answers(
-			NodeVolumes{Asked{Node: hostile}, []Mount{{Mount: raw, Problem: hostile}}, hostile})},
-		"doctor": Findings{answers(
-			NodeFindings{Asked{Node: hostile}, []Finding{{hostile, "problem", hostile, hostile}}})},
-		"logs": Logs{answers(NodeLog{Asked{Node: hostile}, []string{hostile}}, NodeLog{Asked{Node: "a"}, nil})},
-	} {
-		var out bytes.Buffer
-		if err := found.Print(&out); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r < ' ' || r == '\u202e' }); i >= 0 ||
-			out.Len() == 0 {
-			t.Errorf("%s: %q", name, out.String())
-		}
-		for line := range strings.Lines(out.String()) {
-			if strings.HasPrefix(line, "win-2") {
-				t.Errorf("%s: a forged line: %q", name, line)
-			}
-		}
-	}
-}
-
-func TestVolumes(t *testing.T) {
-	handle := sha256.Sum256([]byte("vol-1"))
-	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv-1"}}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: "vol-1"}
-	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data"}
-	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app", UID: "0a1b2c"},
-		Spec: core.PodSpec{NodeName: "win-1"}}
-	a := &Asker{Client: aCluster(nil, node("win-1"), daemonPod("win-1", "metrics"), pv, app), Namespace: "csi-proxy",
-		Timeout: time.Minute}
-	a.Exec = func(_ context.Context, _ *core.Pod, args []string, stdout, _ io.Writer) error {
-		if strings.Join(args[:2], " ") != "storage volumes" {
-			return fmt.Errorf("arguments %q", args)
-		}
-		_, err := fmt.Fprintf(stdout, `{"mounts":[
-			{"kind":"mount point","path":"C:\\var\\lib\\kubelet\\plugins\\kubernetes.io\\csi\\ebs.csi.aws.com\\%s\\globalmount"},
-			{"kind":"link","path":"c:\\var\\lib\\kubelet\\pods\\0A1B2C\\volumes\\kubernetes.io~csi\\pv-1\\mount"},
-			{"kind":"link","path":"C:\\var\\lib\\kubelet\\pods\\ffff\\volumes\\kubernetes.io~csi\\pv-2\\mount","leftover_reason":"it leads nowhere"},
-			{"kind":"link","path":"C:\\k\\pods\\0a1b2c\\volumes\\kubernetes.io~csi\\pv-3\\mount","forgotten_pod":"0a1b2c"},
-			{"kind":"mapping","target":"\\\\files\\share"}],"incomplete_reason":"disk 3"}`, hex.EncodeToString(handle[:]))
-		return err
-	}
-	v, err := a.Volumes(t.Context())
-	if err != nil || len(v.Nodes) != 1 || len(v.Nodes[0].Mounts) != 5 {
-		t.Fatalf("%+v, %v", v, err)
-	}
-	for i, want := range []struct{ pod, claim, pv, problem string }{
-		{claim: "shop/data", pv: "pv-1"},
-		{pod: "shop/app", claim: "shop/data", pv: "pv-1"},
-		{problem: "nobody needs it: it leads nowhere; the API server has no pod with the UID ffff on the node: if kubelet there hasn't either, run on it csi-proxyctl storage unpublish C:\\var\\lib\\kubelet\\pods\\ffff\\volumes\\kubernetes.io~csi\\pv-2\\mount"},
-		{pod: "shop/app", problem: "kubelet has lost track of the volume of this pod, whose UID is 0a1b2c: when the pod is gone from the node, run on it csi-proxyctl storage unpublish C:\\k\\pods\\0a1b2c\\volumes\\kubernetes.io~csi\\pv-3\\mount"},
-		{},
-	} {
-		if m := v.Nodes[0].Mounts[i]; m.Pod != want.pod || m.Claim != want.claim || m.PersistentVolume != want.pv ||
-			m.Problem != want.problem {
-			t.Errorf("mount %d: %+v", i, m)
-		}
-	}
-}
-
-// TestDoctor: findings count even if csi-proxyctl ends with the code that says that there are
-// problems; an error that it says itself is the node's.
-func TestDoctor(t *testing.T) {
-	objects := []runtime.Object{node("win-1"), node("win-2"), node("win-3"), daemonPod("win-1", "metrics"),
-		daemonPod("win-2", "metrics")}
-	a := &Asker{Client: aCluster(nil, objects...), Namespace: "csi-proxy", Timeout: time.Minute}
-	a.Exec = func(_ context.Context, pod *core.Pod, _ []string, stdout, stderr io.Writer) error {
-		if pod.Name == "csi-proxy-win-1" {
-			_, err := io.WriteString(stdout, `[{"check":"disks","verdict":"problem","finding":"disk 3 hangs","advice":"look"},{"check":"a","verdict":"unknown","finding":"b"}]`)
-			return errors.Join(err, exited(1))
-		}
-		_, err := io.WriteString(stderr, `{"error":{"code":"Unavailable","message":"nobody listens"}}`)
-		return errors.Join(err, exited(6))
-	}
-	f, err := a.Doctor(t.Context())
-	if err != nil || f.Problems() != 1 || Failed(f.Asked()) != 2 {
-		t.Fatalf("%+v, %v", f, err)
-	}
-	if f.Nodes[1].Error != "nobody listens" || !strings.Contains(f.Nodes[2].Error, "no pod of CSI Proxy") {
-		t.Errorf("%+v", f.Nodes)
-	}
 	var out bytes.Buffer
-	if err := f.Print(&out); err != nil || !strings.Contains(out.String(), "to do: look") ||
-		!strings.Contains(out.String(), "can't tell") ||
-		!strings.Contains(out.String(), "2 of 3 nodes gave no answer") || !strings.Contains(out.String(), "On 0 of 3 nodes") {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	a.Names = []string{"linux-1"}
-	if _, err := a.Doctor(t.Context()); err == nil || !strings.Contains(err.Error(), "no Windows node linux-1") {
-		t.Errorf("a node that isn't there: %v", err)
-	}
-}
-
-// bundleOf is a support bundle with a log.
-func bundleOf(t *testing.T, log string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	f, err := z.Create("log/csi-proxy.log")
-	if err == nil {
-		_, err = io.WriteString(f, log)
-	}
-	if err := errors.Join(err, z.Close()); err != nil {
+	if err := (View{Status: s}).Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
-}
-
-func TestSysdump(t *testing.T) {
-	driver := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "kube-system", Name: "ebs-csi-node",
-		Annotations: map[string]string{
-			core.LastAppliedConfigAnnotation: "hunter2",
-		}}, Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "ebs"},
-		{Name: "node-driver-registrar"}}}}
-	app := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "app"},
-		Spec: core.PodSpec{NodeName: "win-1", Containers: []core.Container{{Name: "app"}}}}
-	daemon := daemonPod("win-1", "metrics", "service", "install")
-	daemon.Spec.Containers[0].Env = []core.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}
-	daemon.Annotations = map[string]string{core.LastAppliedConfigAnnotation: "hunter2"}
-	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv-1"}}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{"password": "hunter2",
-		"secretName": "kept"}}
-	// On win-2 something else has installed CSI Proxy.
-	elsewhere := driver.DeepCopy()
-	elsewhere.Name, elsewhere.Spec.NodeName = "ebs-csi-node-2", "win-2"
-	a := &Asker{Client: aCluster(nil, node("win-1"), node("win-2"), daemon, driver, elsewhere, app, pv),
-		Namespace: "csi-proxy", Timeout: time.Minute}
-	a.Exec = func(_ context.Context, _ *core.Pod, args []string, stdout, _ io.Writer) error {
-		_, err := stdout.Write(bundleOf(t, "line 1\r\nline 2\r\n"))
-		return err
+	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r < ' ' || r == '\u202e' }); i >= 0 || out.Len() == 0 {
+		t.Errorf("%q", out.String())
 	}
-	var out bytes.Buffer
-	asked, err := a.Sysdump(t.Context(), &out, "about", time.Now())
-	if err != nil || Failed(asked) != 1 {
-		t.Fatalf("%+v, %v", asked, err)
-	}
-	files, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	contents := make(map[string]string)
-	for _, f := range files.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if contents[f.Name] = string(text); strings.Contains(string(text), "hunter2") {
-			t.Errorf("%s has a secret:\n%s", f.Name, text)
-		}
-	}
-	for name, part := range map[string]string{
-		"nodes/win-1/support-bundle.zip":                           "PK",
-		"nodes/win-1/logs/csi-proxy/csi-proxy-win-1/csi-proxy.log": "fake logs",
-		"nodes/win-1/logs/kube-system/ebs-csi-node/ebs.log":        "fake logs",
-		"nodes/win-2/logs/kube-system/ebs-csi-node-2/ebs.log":      "fake logs",
-		"cluster/persistentvolumes.yaml":                           "secretName: kept",
-		"cluster/csi-proxy/pods.yaml":                              "kind: Pod",
-		"cluster/nodes.yaml":                                       "win-2",
-		"missing.txt":                                              "node win-2: there is no pod of CSI Proxy",
-		"about.txt":                                                "about",
-	} {
-		if !strings.Contains(contents[name], part) {
-			t.Errorf("%s: %q, not %q", name, contents[name], part)
-		}
-	}
-	for name := range contents {
-		if strings.Contains(name, "shop") {
-			t.Errorf("the log of a pod that is no driver's: %s", name)
-		}
-	}
-
-	// The log of a service comes from the same bundle, that of a container from the API server.
-	logs, err := a.Logs(t.Context(), 1)
-	if err != nil || len(logs.Nodes[0].Lines) != 1 || strings.TrimSpace(logs.Nodes[0].Lines[0]) != "line 2" {
-		t.Errorf("%+v, %v", logs, err)
-	}
-	daemon.Spec.Containers[0].Args = nil
-	a.Client = aCluster(nil, node("win-1"), daemon)
-	if logs, err := a.Logs(t.Context(), 1); err != nil || !slices.Equal(logs.Nodes[0].Lines, []string{"fake logs"}) {
-		t.Errorf("%+v, %v", logs, err)
-	}
-}
-
-func TestFileNames(t *testing.T) {
-	for _, names := range [][]string{{"..", "a"}, {"a/../../b"}, {`a\b`}, {"C:x"}, {"."}} {
-		got := file(append([]string{"nodes"}, names...)...)
-		if !strings.HasPrefix(got, "nodes/") || strings.ContainsAny(got, `\:`) || slices.Contains(strings.Split(got, "/"), "..") {
-			t.Errorf("%q: %q", names, got)
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "win-2") {
+			t.Errorf("a forged line: %q", line)
 		}
 	}
 }
-
-func answers[T interface{ asked() Asked }](nodes ...T) Answers[T] { return Answers[T]{nodes} }

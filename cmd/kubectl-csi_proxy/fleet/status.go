@@ -1,10 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet shows the state of CSI Proxy on the Windows nodes of a cluster. What a node's
-// metrics and the API server say takes rights to read only. Everything else is asked of the
-// node itself, by running csi-proxyctl in CSI Proxy's pod on it, which is SYSTEM there: who
-// may do that is an administrator of the nodes.
+// Package fleet shows the state of CSI Proxy on the Windows nodes of a cluster, as far as the API
+// server and the daemons' metrics show it. It only reads.
 package fleet
 
 import (
@@ -14,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,6 +184,9 @@ func (q Query) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSt
 	return s
 }
 
+// podPath matches kubelet's path of a pod's volume.
+var podPath = regexp.MustCompile(`(?i)\\pods\\([0-9a-z-]+)\\volumes\\kubernetes\.io~csi\\([^\\]+)\\mount$`)
+
 // readForgottenLinks takes over what a daemon's metrics say of links. pod is CSI Proxy's.
 func (s *NodeStatus) readForgottenLinks(m cluster.Metrics, pod *core.Pod) {
 	for _, of := range m.Series("csi_proxy_forgotten_links") {
@@ -193,7 +195,7 @@ func (s *NodeStatus) readForgottenLinks(m cluster.Metrics, pod *core.Pod) {
 		// A path that a shell would read in another way is only counted.
 		if found := podPath.FindStringSubmatch(path); found != nil && !strings.Contains(path, "'") {
 			s.ForgottenLinks = append(s.ForgottenLinks, ForgottenLink{path, found[1], found[2],
-				fmt.Sprintf("kubectl -n %s exec %s -- '%s' storage unpublish '%s'", pod.Namespace, pod.Name, cluster.Ctl, path)})
+				cluster.Command(pod, "storage unpublish '"+path+"'")})
 		}
 	}
 	if s.ForgottenLinkCount > 0 {
@@ -262,7 +264,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	for _, sign := range []struct{ metric, label, value, text string }{
 		{"csi_proxy_skipped_disks", "", "", "disks don't answer"},
 		{"csi_proxy_links_to_nothing", "", "",
-			"links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
+			"links lead to no volume: csi-proxyctl storage volumes on the node names them; restart the pods that use them"},
 		{"csi_proxy_smb_mappings", "state", "network_error",
 			"SMB mappings have network errors: can the node reach the servers?"},
 		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: check the secrets"},
@@ -388,7 +390,7 @@ func (s Status) printForgottenLinks(w io.Writer) error {
 		"To do: if neither the API server nor the node's kubelet has the pod, run the command", "")
 	err = errors.Join(err, links.Flush())
 	if more := count - listed; more > 0 {
-		err = errors.Join(err, table.Line(w, "%d more: kubectl csi-proxy volumes NODE lists those of a node", more))
+		err = errors.Join(err, table.Line(w, "%d more: csi-proxyctl storage clean-up on a node lists those there", more))
 	}
 	return err
 }
@@ -449,7 +451,7 @@ func (s Status) refused() string {
 		return ""
 	}
 	return fmt.Sprintf("UnstageVolume was refused on %d of the nodes (%s), mostly since something uses the volume. "+
-		"kubectl csi-proxy logs NODE names the processes or links.", len(names), some(names))
+		"The daemon's log names the processes or links.", len(names), some(names))
 }
 
 // hints say what to do for nodes of which little is known.
@@ -458,7 +460,7 @@ func (s Status) hints() []string {
 	if n := s.with(func(n NodeStatus) bool { return n.Unknown == cluster.ErrLocal.Error() }); n > 0 {
 		hints = append(hints, fmt.Sprintf(
 			"Of %d nodes volumes, disks and hangs aren't known, since their metrics are served on the node only. "+
-				"kubectl csi-proxy doctor asks the nodes themselves; docs/monitoring.md says how to open the metrics.", n))
+				"csi-proxyctl doctor on a node shows them; docs/monitoring.md says how to run it, and how to open the metrics.", n))
 	}
 	if n := s.with(func(n NodeStatus) bool { return n.Mode == Other }); n > 0 {
 		hints = append(hints, fmt.Sprintf("On %d nodes something else than this project's manifests has installed CSI Proxy, "+

@@ -38,9 +38,9 @@ func (c *chain) checkDrivers(ctx context.Context, drivers []string) {
 		c.add(KindDaemon, c.node.Name, OK, "the node doesn't run Windows, and needs no CSI Proxy", "")
 		return
 	}
-	c.checkDaemon(ctx, needDaemon || err != nil)
-	if c.Doctor != nil {
-		c.checkDoctor(ctx)
+	pod := c.checkDaemon(ctx, needDaemon || err != nil)
+	if c.Doctor != nil && pod != nil {
+		c.checkDoctor(ctx, pod)
 	}
 }
 
@@ -142,12 +142,13 @@ func isHostProcess(pod *core.Pod) bool {
 	})
 }
 
-// checkDaemon adds CSI Proxy on the node, and what Windows does for it.
-func (c *chain) checkDaemon(ctx context.Context, isNeeded bool) {
+// checkDaemon adds CSI Proxy on the node, and what Windows does for it. It returns CSI Proxy's pod; nil
+// if there is none, or it can't be read.
+func (c *chain) checkDaemon(ctx context.Context, isNeeded bool) *core.Pod {
 	pods, err := cluster.DaemonPods(ctx, c.Client, c.Namespace)
 	if err != nil {
 		c.unread(KindDaemon, c.node.Name, err)
-		return
+		return nil
 	}
 	pod := pods[c.node.Name]
 	version := c.node.Annotations[cluster.VersionAnnotation]
@@ -162,16 +163,16 @@ func (c *chain) checkDaemon(ctx context.Context, isNeeded bool) {
 	case pod == nil && version != "":
 		c.add(KindDaemon, c.node.Name, Unknown, fmt.Sprintf("something else than a pod has installed CSI Proxy %s, so its "+
 			"state isn't seen from here", version), "csi-proxyctl status on the node says whether it is ready")
-		return
+		return nil
 	case pod == nil:
 		broken(c.node.Name, fmt.Sprintf("the namespace %s has no pod of CSI Proxy on the node", c.Namespace),
 			"install CSI Proxy (docs/install.md), or name its namespace with --csi-proxy-namespace; another's daemon "+
 				"may still serve the node")
-		return
+		return nil
 	case !cluster.PodIsReady(pod):
 		broken(podName(pod), "it isn't ready: "+oneLine(cluster.WhyNotReady(pod)),
-			"kubectl csi-proxy logs and doctor say more; a daemon that is drained takes no calls until it is started again")
-		return
+			"its log and csi-proxyctl doctor say more; a daemon that is drained takes no calls until it is started again")
+		return pod
 	}
 	metrics, err := cluster.ReadMetrics(ctx, c.Client, pod)
 	switch {
@@ -179,19 +180,20 @@ func (c *chain) checkDaemon(ctx context.Context, isNeeded bool) {
 		c.add(KindDaemon, podName(pod), OK, "ready", "")
 		c.add(KindWindows, c.node.Name, Unknown, "the daemon serves its metrics on its node only, so which calls hang isn't seen",
 			"serve them to the cluster (docs/monitoring.md), or run this command with --exec, as an administrator of the nodes")
-		return
+		return pod
 	case err != nil:
 		c.add(KindDaemon, podName(pod), OK, "ready", "")
 		c.unread(KindWindows, c.node.Name, err)
-		return
+		return pod
 	}
 	if ready, ok := metrics.Value("csi_proxy_ready", "", ""); ok && ready == 0 {
 		broken(podName(pod), "it takes no calls: it is drained, or another process holds its pipes",
-			"its log says which (kubectl csi-proxy logs); a new pod of CSI Proxy takes calls again")
+			"its log says which; a new pod of CSI Proxy takes calls again")
 	} else {
 		c.add(KindDaemon, podName(pod), OK, "ready", "")
 	}
 	c.checkWindows(metrics)
+	return pod
 }
 
 // usualTime is how long Windows may work on a call without anything being wrong, for the calls that
@@ -227,10 +229,10 @@ func (c *chain) checkWindows(metrics cluster.Metrics) {
 }
 
 // checkDoctor adds the problems that csi-proxyctl doctor finds on the node.
-func (c *chain) checkDoctor(ctx context.Context) {
-	problems, err := c.Doctor(ctx, c.node.Name)
+func (c *chain) checkDoctor(ctx context.Context, pod *core.Pod) {
+	problems, err := c.Doctor(ctx, pod)
 	for _, problem := range problems {
-		c.add(KindDoctor, c.node.Name, Broken, oneLine(problem), "kubectl csi-proxy doctor "+c.node.Name+" has the details")
+		c.add(KindDoctor, c.node.Name, Broken, oneLine(problem), cluster.Command(pod, "doctor")+" has the details")
 	}
 	switch {
 	case err != nil:
@@ -251,7 +253,7 @@ func (c *chain) checkLastErrors() {
 		return
 	}
 	c.add(KindLastError, podName(c.pod), Broken, fmt.Sprintf("%v ago: %s", c.age(lastSeen(failed)), oneLine(failed.Message)),
-		"docs/troubleshooting.md explains CSI Proxy's errors by class; kubectl csi-proxy doctor looks at the node")
+		"docs/troubleshooting.md explains CSI Proxy's errors by class; csi-proxyctl doctor looks at the node")
 }
 
 // isSummary reports whether an event only says that some volume isn't mounted yet.

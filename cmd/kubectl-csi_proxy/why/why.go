@@ -85,8 +85,8 @@ type Query struct {
 	Client kubernetes.Interface
 	// Namespace is that of CSI Proxy's pods.
 	Namespace string
-	// Doctor runs "csi-proxyctl doctor" on a node, and returns its problems. Nil: nothing is run on nodes.
-	Doctor func(ctx context.Context, node string) (problems []string, _ error)
+	// Doctor runs "csi-proxyctl doctor" in CSI Proxy's pod, and returns the problems. Nil: nothing is run on nodes.
+	Doctor func(ctx context.Context, pod *core.Pod) (problems []string, _ error)
 	// Colours marks the states, for a terminal that shows colours.
 	Colours bool
 }

@@ -135,10 +135,11 @@ func checkJobs(t *testing.T, file string) {
 func TestGather(t *testing.T) {
 	dir := t.TempDir()
 	out, err := runWith(t, dir, map[string]string{
-		"kubectl-csi_proxy": `case $1 in --version) echo v1.2.3 ;; sysdump) echo zip >$3 ;; esac`,
+		"kubectl-csi_proxy": `case $1 in --version) echo v1.2.3 ;; check) echo "{}"; exit 1 ;; esac`,
 		"oc": `case "$*" in
 "get nodes"*) echo node/win-1; echo node/win-2 ;;
 "get configmaps"*) echo 'Error: no such namespace' >&2; exit 1 ;;
+"adm inspect --dest-dir=inspect "*) shift 3; echo "$*" ;;
 *"node-logs win-2"*) echo 'Error: win-2 is away' >&2; exit 1 ;;
 *"node-logs win-1 --path=csi-proxy/csi-proxy.log"*) echo "log of $3" ;;
 esac`,
@@ -147,7 +148,7 @@ esac`,
 		t.Errorf("%v, %s", err, out)
 	}
 	for name, want := range map[string]string{
-		"version": "csi-proxy\nv1.2.3\n", "sysdump.zip": "zip\n", "nodes/win-1-csi-proxy.log": "log of win-1\n",
+		"version": "csi-proxy\nv1.2.3\n", "check.json": "{}\n", "inspect.log": "nodes csinodes csidrivers volumeattachments storageclasses persistentvolumes\n", "nodes/win-1-csi-proxy.log": "log of win-1\n",
 		"nodes/win-1-csi-proxy.log.1": "log of win-1\n",
 		"missing.txt": "windows-services.yaml: Error: no such namespace\nnodes/win-2-csi-proxy.log: Error: win-2 is away\n" +
 			"nodes/win-2-csi-proxy.log.1: Error: win-2 is away\n",

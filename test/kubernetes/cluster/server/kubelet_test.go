@@ -4,8 +4,6 @@
 package server
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,21 +78,4 @@ func (e executor) ExecInContainer(ctx context.Context, _, _, container string, c
 		return utilexec.CodeExitError{Err: err, Code: failed.ExitCode()}
 	}
 	return err
-}
-
-// checkDump looks for the bundle of win-1 in a dump: it came through exec as it was.
-func checkDump(t *testing.T, path string) {
-	t.Helper()
-	dump, err := zip.OpenReader(path)
-	must(t, err)
-	defer dump.Close()
-	f, err := dump.Open("nodes/win-1/support-bundle.zip")
-	must(t, err)
-	text, err := io.ReadAll(f)
-	must(t, errors.Join(err, f.Close()))
-	bundle, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
-	must(t, err)
-	if _, err := bundle.Open("disks.json"); err != nil {
-		t.Error(err)
-	}
 }
