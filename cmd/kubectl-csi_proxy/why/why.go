@@ -175,7 +175,7 @@ func (c *chain) unread(kind, object string, err error) {
 }
 
 // answer chooses the link that the others wait for. In the control plane each link needs the one before
-// it, so the first broken one counts. On the node each needs the one behind it: a driver doesn't register
+// it, so the first broken one counts; only a pod needs its claims to be scheduled. On the node each needs the one behind it: a driver doesn't register
 // if it doesn't run, and doesn't run without the daemon. So there the last one counts. The driver's last
 // error counts only if nothing else is broken, since it may be the effect of that.
 func (c *chain) answer() Answer {
@@ -198,6 +198,9 @@ func (c *chain) answer() Answer {
 	}
 	if broken < 0 {
 		broken = slices.IndexFunc(c.links, isBroken(effects, false))
+	}
+	if claim := slices.IndexFunc(c.links, isBroken([]string{KindClaim}, false)); claim >= 0 && c.links[broken].Kind == KindPod {
+		broken = claim // without which no pod is scheduled
 	}
 	first := func(s State) int { return slices.IndexFunc(c.links, func(l Link) bool { return l.State == s }) }
 	waiting, unknown := first(Waiting), first(Unknown)

@@ -41,6 +41,7 @@ func TestAnswer(t *testing.T) {
 		{"all is well", chainOf(link(KindClaim, OK), link(KindWindows, OK)), "", OK},
 		{"the control plane comes first", chainOf(link(KindClaim, Broken), link(KindAttachment, Broken), link(KindDaemon, Broken)),
 			KindClaim, Broken},
+		{"a pod isn't scheduled without its claim", chainOf(link(KindPod, Broken), link(KindClaim, Broken)), KindClaim, Broken},
 		{"a driver doesn't run without its daemon", chainOf(link(KindRegistration, Broken), link(KindDriver, Broken),
 			link(KindDaemon, Broken), link(KindLastError, Broken)), KindDaemon, Broken},
 		{"only the driver is broken", chainOf(link(KindRegistration, Broken), link(KindDriver, Broken), link(KindDaemon, OK)),
