@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kubectl-csi_proxy is a plugin for kubectl, "kubectl csi-proxy". It shows the state of
-// CSI Proxy on the Windows nodes of a cluster, and whether they keep their volumes when the cluster is
-// upgraded: docs/monitoring.md.
+// CSI Proxy on the Windows nodes of a cluster, whether they keep their volumes when the cluster is
+// upgraded, why a pod waits, and whether a StorageClass works: docs/monitoring.md.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	c := newConnection()
 	c.add(root.PersistentFlags())
-	root.AddCommand(statusCommand(c), checkCommand(c), whyCommand(c))
+	root.AddCommand(statusCommand(c), checkCommand(c), whyCommand(c), testCommand(c))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := new(pflag.InvalidValueError); errors.As(err, &invalid) {
 			f := invalid.GetFlag()

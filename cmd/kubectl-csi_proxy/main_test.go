@@ -23,6 +23,7 @@ func TestFlags(t *testing.T) {
 		"check extra", "check -o yaml", "check --unknown", "unknown",
 		"check --kubeconfig /dev/null/missing", "check --token secret",
 		"status extra", "status -o text", "status --interval 0s", "why web -o x",
+		"test", "test extra", "test --storage-class s -o x",
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitUnknown {
@@ -32,7 +33,7 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%s: stdout %q, stderr %q", args, &stdout, &stderr)
 		}
 	}
-	for _, args := range []string{"", "--help", "check --help", "--version", "status --help", "why --help"} {
+	for _, args := range []string{"", "--help", "check --help", "--version", "status --help", "why --help", "test --help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitOK || stdout.Len() == 0 {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
@@ -75,14 +76,17 @@ func TestWatch(t *testing.T) {
 // TestMistakes: a wrong command line says what is possible, in a line.
 func TestMistakes(t *testing.T) {
 	for args, want := range map[string]string{
-		"statsu":                       "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status?\n",
-		"status --wach":                "unknown flag: --wach; kubectl csi-proxy status --help lists the flags\n",
-		"status --interval=5":          "--interval=5: it must be a time with a unit, such as 30s or 1m30s; kubectl csi-proxy status --help lists the flags\n",
-		"status -w=maybe":              "--watch=maybe: it must be true or false; kubectl csi-proxy status --help lists the flags\n",
-		"why":                          "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got none\n",
-		"why a b":                      "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got [\"a\" \"b\"]\n",
-		"status extra":                 "kubectl csi-proxy: status takes no arguments, but got [\"extra\"]\n",
-		"status --watch --interval=0s": "--interval=0s: it must be more than 0\n",
+		"statsu":                           "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status?\n",
+		"status --wach":                    "unknown flag: --wach; kubectl csi-proxy status --help lists the flags\n",
+		"status --interval=5":              "--interval=5: it must be a time with a unit, such as 30s or 1m30s; kubectl csi-proxy status --help lists the flags\n",
+		"status -w=maybe":                  "--watch=maybe: it must be true or false; kubectl csi-proxy status --help lists the flags\n",
+		"why":                              "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got none\n",
+		"why a b":                          "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got [\"a\" \"b\"]\n",
+		"test":                             "kubectl csi-proxy: --storage-class is missing: kubectl get storageclasses lists them\n",
+		"test --storage-class s --wait 0s": "kubectl csi-proxy: --wait=0s: it must be more than 0\n",
+		"test --storage-class s --size x":  "kubectl csi-proxy: --size=x: it must be a size such as 1Gi\n",
+		"status extra":                     "kubectl csi-proxy: status takes no arguments, but got [\"extra\"]\n",
+		"status --watch --interval=0s":     "--interval=0s: it must be more than 0\n",
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), strings.Fields(args), &stdout, &stderr)

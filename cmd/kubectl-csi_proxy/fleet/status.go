@@ -159,7 +159,7 @@ func (q Query) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSt
 		}
 		return s
 	}
-	s.Pod, s.Mode = pod.Name, modeOf(pod)
+	s.Pod, s.Mode = pod.Name, ModeOf(pod)
 	if !cluster.PodIsReady(pod) {
 		s.Unknown = "its pod isn't ready"
 		s.problem("CSI Proxy isn't ready: %s", cluster.WhyNotReady(pod))
@@ -203,8 +203,8 @@ func (s *NodeStatus) readForgottenLinks(m cluster.Metrics, pod *core.Pod) {
 	}
 }
 
-// modeOf says what CSI Proxy's pod does, by what it runs: see deploy.
-func modeOf(pod *core.Pod) string {
+// ModeOf says what CSI Proxy's pod does, by what it runs: see deploy.
+func ModeOf(pod *core.Pod) string {
 	c := pod.Spec.Containers[0]
 	switch arguments := slices.Concat(c.Command, c.Args); {
 	case slices.Contains(arguments, "uninstall"):
