@@ -172,7 +172,7 @@ func (r *run) onNode(ctx, removal context.Context, n *core.Node, number int) Res
 	} else {
 		result.do(removal, r, stepRemove, v.remove)
 	}
-	result.Left = v.left
+	result.Left = append([]string{}, v.left...)
 	return result
 }
 

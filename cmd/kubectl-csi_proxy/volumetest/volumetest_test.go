@@ -265,7 +265,7 @@ func TestPass(t *testing.T) {
 			t.Errorf("%d objects were made", created)
 		}
 		var out bytes.Buffer
-		if err := report.Print(&out); err != nil || !strings.Contains(out.String(), "| grow | proven |") ||
+		if err := report.Print(&out); err != nil || !strings.Contains(out.String(), "| grow | proven | kubectl csi-proxy test passed write, read, grow, remove |\n") ||
 			!strings.Contains(out.String(), "win-2   Windows Server 2022 10.0.20348.2700") || strings.Contains(out.String(), "failed") {
 			t.Errorf("%v\n%s", err, &out)
 		}
@@ -387,6 +387,9 @@ func TestFaults(t *testing.T) {
 				var out bytes.Buffer
 				if err := report.Print(&out); err != nil || !strings.Contains(out.String(), "win-1: "+tt.step+" failed: ") {
 					t.Errorf("%v\n%s", err, &out)
+				}
+				if wants := slices.Contains(n.Evidence.Rows, "grow"); wants != (tt.step == stepRemove) {
+					t.Errorf("the row grow is decided: %t, and %s failed", wants, tt.step)
 				}
 			})
 		})
