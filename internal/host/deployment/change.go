@@ -408,6 +408,7 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	}
 	service, err := d.current(name)
 	if errors.Is(err, csiproxy.ErrNotFound) {
+		d.Log.Info("there is no service to remove", "service", name)
 		return winservice.Uninstall(ctx, d.Services, d.Log, name)
 	}
 	var r record
@@ -439,6 +440,7 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	if err != nil {
 		return err
 	}
+	d.Log.Info("the service is removed", "service", name)
 	others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
 	d.tidyDrivers(others, service.program) // the service exists until its last handle is closed
 	return nil
@@ -449,6 +451,7 @@ func (d *Deployer) restore(ctx context.Context, name string, replaced before, ou
 	if err := again(ctx, func() error { return d.bringBack(ctx, name, replaced, ours) }); err != nil {
 		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // so that one of the daemons serves
 	}
+	d.Log.Info("the replaced daemon is back", "service", name, "command_line", replaced.Settings.Daemon(), "started", replaced.Ran)
 	d.tidyDrivers(append(Names, name), ours)
 	return d.Services.SetRecord(name, nil)
 }

@@ -384,6 +384,32 @@ func TestReplaceWarnsOfWritableLog(t *testing.T) {
 	}
 }
 
+// Who reads the log of a removal sees what became of the service.
+func TestUninstallSaysWhatBecame(t *testing.T) {
+	replaced := setups["AKS"].node(oursOld)
+	replaced.does(t, replaceHere, nil)
+	ours := withOurs()
+	delete(ours.services, "kubelet")
+	for _, step := range []struct {
+		n    *node
+		want string
+	}{
+		{replaced, `msg="the replaced daemon is back" service=csi-proxy command_line=C:\k\csi-proxy.exe started=true`},
+		{replaced, "and stays"},
+		{ours, `msg="the service is removed" service=csi-proxy`},
+		{ours, `msg="there is no service to remove" service=csi-proxy`},
+	} {
+		var log strings.Builder
+		step.n.does(t, func(ctx context.Context, d *Deployer) error {
+			d.Log = slog.New(slog.NewTextHandler(&log, nil))
+			return uninstall(true)(ctx, d)
+		}, nil)
+		if !strings.Contains(log.String(), step.want) {
+			t.Errorf("the log has no %q: %s", step.want, &log)
+		}
+	}
+}
+
 // An upgrade of our daemon under nssm leaves the service to nssm, and has replaced nothing.
 func TestUpgradeUnderNSSM(t *testing.T) {
 	s := setups["AKS"]
