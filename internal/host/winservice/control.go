@@ -159,8 +159,10 @@ func Stop(ctx context.Context, m Manager, log *slog.Logger, name string, leave b
 		default:
 			err := m.ControlService(name, ControlStop)
 			if leave && errors.Is(err, ErrDependents) {
-				err = m.ControlService(name, ControlLeave)
-				log.Info("ending the service without its dependents, which run on", "service", name, "err", err)
+				log.Info("ending the service without its dependents, which run on", "service", name)
+				if err = m.ControlService(name, ControlLeave); err != nil {
+					log.Info("the daemon can't be asked to end, so its process is ended", "service", name, "err", err)
+				}
 				lingers, err = time.Now(), nil // the process of a daemon without this control is ended
 			}
 			if err != nil {
