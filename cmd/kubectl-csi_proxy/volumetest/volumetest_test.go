@@ -351,7 +351,7 @@ func TestFaults(t *testing.T) {
 				pod.Status = core.PodStatus{Phase: core.PodFailed, Reason: "Evicted", Message: "no room"}
 			}
 		}, stepWrite, "Evicted no room", "", 0},
-		"no growth":            {func(w *world) { w.growsNone = true }, stepGrow, "VolumeResizeFailed: no room", "", 0},
+		"no growth":            {func(w *world) { w.growsNone = true }, stepGrow, "the claim has the new size: not within 5m0s (--wait); VolumeResizeFailed: no room", "", 0},
 		"the volume stays":     {func(w *world) { w.deletesNone = true }, stepRemove, "VolumeFailedDelete: the disk is attached", "", 1},
 		"the pod stays":        {func(w *world) { w.onRequest = refuse("delete", "pods") }, stepRead, "forbidden", "", 1},
 		"no right for claims":  {func(w *world) { w.onRequest = refuse("create", "persistentvolumeclaims") }, stepWrite, "forbidden", "", 0},
@@ -459,7 +459,8 @@ func TestInterrupt(t *testing.T) {
 			}
 			if err == nil && report.Nodes[0].Failed != "" {
 				interrupted[report.Nodes[0].Failed] = true
-				if n := report.Nodes[0]; n.Why != nil || len(n.Left) > 0 {
+				isInterrupted := func(s Step) bool { return s.Error == "interrupted" }
+				if n := report.Nodes[0]; n.Why != nil || len(n.Left) > 0 || !slices.ContainsFunc(n.Steps, isInterrupted) {
 					t.Errorf("interrupted: %+v", n)
 				}
 			}
