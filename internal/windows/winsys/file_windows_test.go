@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -214,10 +215,15 @@ func TestLockEndsWithProcess(t *testing.T) {
 	if second {
 		must(t, f.LockByte(t.Context(), 7))
 		fmt.Println("locked")
-		select {} // until the process is ended
+		// Until the process is ended. With select {} Go would end it: all goroutines are asleep.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockEndsWithProcess$")
 	cmd.Env = append(os.Environ(), lockedFile+"="+path)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	defer in.Close()
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
