@@ -99,7 +99,10 @@ func (v *volume) read(ctx context.Context) error {
 		return err
 	}
 	writer := "pod/" + v.writer()
-	if err := cmp.Or(v.delete(ctx, writer), v.awaitGone(ctx, writer)); err != nil {
+	if err := v.delete(ctx, writer); err != nil {
+		return err
+	}
+	if err := v.awaitGone(ctx, writer); err != nil {
 		return err
 	}
 	image, err := v.image()
@@ -180,7 +183,7 @@ func (v *volume) volumeName(ctx context.Context) (name string, _ error) {
 		return name == "" || err == nil, "", err
 	})
 	if name != "" {
-		defer func() { v.left = append(v.left, "pv/"+name) }()
+		v.left = append(v.left, "pv/"+name)
 	}
 	return name, err
 }
