@@ -19,8 +19,8 @@ import (
 // csiproxy.ErrUnavailable.
 type Storage struct{ group *group }
 
-// Version returns the version in use, such as "v1alpha1". If there is none yet, it chooses
-// the newest one that is served.
+// Version returns the version in use, such as "v1alpha1". Before the first call, it chooses the newest version that
+// the daemon serves.
 func (s *Storage) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
 // Ready is [Client.Ready] for a driver that needs this group: it returns nil if the group is

@@ -332,8 +332,8 @@ func enumNames(e protoreflect.EnumDescriptor) (names []string) {
 	return names
 }
 
-// enumName is DISK_STATE_PRESENT without its enum's name, as "present". A value that isn't
-// used, or unknown, has none.
+// enumName returns the short name of an enum's value: "present" for DISK_STATE_PRESENT. For UNSPECIFIED and UNKNOWN it
+// returns "".
 func enumName(v protoreflect.EnumValueDescriptor) string {
 	prefix := ""
 	for i, r := range string(v.Parent().Name()) {

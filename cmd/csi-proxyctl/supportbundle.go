@@ -104,8 +104,8 @@ func serviceLogs(ctx context.Context, n *doctor.Node) (logs []string) {
 	return logs
 }
 
-// logFile returns the log file that the daemon writes with these arguments; empty if it
-// writes none, or one whose place the arguments don't say. docs/monitoring.md has the flags.
+// logFile returns the path of the daemon's log file, by the daemon's arguments; "" if the daemon logs to stderr, or they
+// name no file and no directory. docs/monitoring.md has the flags.
 func logFile(args []string) string {
 	file, dir := flagValue(args, "log_file"), flagValue(args, "log_dir")
 	switch {

@@ -55,8 +55,8 @@ type NodeStatus struct {
 	missing bool   // nothing says that CSI Proxy is installed
 	// Volumes are the volumes of disks that are staged.
 	Volumes *int `json:"stagedVolumes,omitempty"`
-	// Disks are those that answer, OfflineDisks those of them that are offline, and
-	// SilentDisks those that don't answer.
+	// Disks counts the disks that answer, OfflineDisks the offline ones among them, and SilentDisks the disks
+	// without an answer.
 	Disks        *int `json:"disks,omitempty"`
 	OfflineDisks *int `json:"offlineDisks,omitempty"`
 	SilentDisks  *int `json:"silentDisks,omitempty"`
@@ -291,8 +291,8 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	s.readCalls(m)
 }
 
-// readCalls takes over how many calls are under way. Each driver with endpoints of its own has series, and a limit, of
-// its own; so one that is stuck doesn't disappear among others that aren't.
+// readCalls takes over how many calls are under way. The series of each driver with its own endpoints are compared with
+// that driver's limit: a sum over all drivers would hide a stuck driver.
 func (s *NodeStatus) readCalls(m cluster.Metrics) {
 	limits := make(map[string]float64) // by driver
 	for _, limit := range m.Series("csi_proxy_calls_limit") {

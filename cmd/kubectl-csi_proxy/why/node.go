@@ -242,8 +242,7 @@ func (c *chain) checkDoctor(ctx context.Context, pod *core.Pod) {
 	}
 }
 
-// checkLastErrors adds what kubelet last said of mounts that failed. A pod that has its volumes has
-// no such link.
+// checkLastErrors adds kubelet's last errors about mounts, unless the pod has its volumes.
 func (c *chain) checkLastErrors() {
 	if c.hasVolumes() {
 		return

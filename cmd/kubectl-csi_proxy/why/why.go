@@ -174,10 +174,10 @@ func (c *chain) unread(kind, object string, err error) {
 	c.add(kind, object, Unknown, "can't be read: "+err.Error(), advice)
 }
 
-// answer chooses the link that the others wait for. In the control plane each link needs the one before
-// it, so the first broken one counts; only a pod needs its claims to be scheduled. On the node each needs the one behind it: a driver doesn't register
-// if it doesn't run, and doesn't run without the daemon. So there the last one counts. The driver's last
-// error counts only if nothing else is broken, since it may be the effect of that.
+// answer chooses the cause among the broken links. In the control plane each link depends on the previous one, so the
+// first broken link is the cause. The pod is an exception: it is scheduled after its claims are bound. On the node each
+// link depends on the next one (registration on the driver, the driver on the daemon), so the last broken link is the
+// cause. The driver's last error may be an effect of any other broken link, so it comes last.
 func (c *chain) answer() Answer {
 	a := Answer{State: OK, Links: c.links, colours: c.Colours}
 	if c.pod != nil {

@@ -137,8 +137,7 @@ func atPath(path func() string, err error) error {
 	return &csiproxy.Error{Object: quote.Text(path()), Err: err}
 }
 
-// removeEntry removes an entry that isn't a plain directory, and opens one that is,
-// with the rights to list and delete it.
+// removeEntry opens a plain directory with the rights to list and delete it. Any other entry it removes.
 func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
 	// The entry may be something else than it was when it was listed.
 	const attempts = 5
