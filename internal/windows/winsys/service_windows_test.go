@@ -5,6 +5,7 @@ package winsys
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -123,8 +125,14 @@ func createService(t *testing.T, name string, startType win.ServiceStartType, do
 	program, err := os.Executable()
 	must(t, err)
 	config := mgr.Config{DisplayName: name + " ☃", StartType: uint32(startType), Dependencies: needs}
-	service, err := manager.CreateService(name, program, config, asService, string(does), strings.Repeat("long", 500))
-	must(t, err)
+	var service *mgr.Service
+	// A service that a test before has deleted keeps its name until the last handle to it is closed.
+	must(t, operation.Retry(t.Context(), 30*time.Second, 10*time.Millisecond,
+		func(err error) bool { return errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) },
+		func() error {
+			service, err = manager.CreateService(name, program, config, asService, string(does), strings.Repeat("long", 500))
+			return err
+		}))
 	t.Cleanup(func() {
 		if _, err := service.Control(controlEnd); err == nil {
 			awaitState(t, name, win.ServiceStopped)
