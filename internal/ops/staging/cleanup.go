@@ -133,7 +133,8 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	defer s.endCheck(id)
 	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 	if errors.Is(err, winerr.ErrorRetry) && s.isDiskMissing(ctx, id) {
-		return checked, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the disk of the volume has left the node or is offline")
+		// An UnstageVolume at the same time also takes the disk offline: a repetition finds no volume then.
+		return checked, csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk of the volume has left the node or is offline")
 	}
 	if err != nil {
 		return checked, err

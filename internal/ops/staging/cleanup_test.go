@@ -192,7 +192,7 @@ func TestCheckVolume(t *testing.T) {
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 	simtest.Must(t, sim.DetachDisk(disk))
 	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
-	simtest.WantErrorOf(t, "a disk that has left", err, csiproxy.ErrFailedPrecondition, "has left the node or is offline")
+	simtest.WantErrorOf(t, "a disk that has left", err, csiproxy.ErrUnavailable, "has left the node or is offline")
 }
 
 // A disk that doesn't tell whether it is online may have the volume of a mount: then it isn't known
