@@ -433,8 +433,9 @@ func (p *program) serviceStatus() *cobra.Command {
 	})
 	c.Long = `Show the state of the service. EXIT CODE is the Windows error number with which the service
 last stopped: 1077 if it hasn't been started since the system was started, 1066 with the service's
-own code in brackets if it failed. If an upgrade or a replacement was interrupted, the command
-says so: run that again.`
+own code in brackets if it failed. COMMAND LINE is the daemon's, also where nssm or srvany starts
+the daemon; -o json has the wrapper's as well. If an upgrade or a replacement was interrupted, the
+command says so: run that again.`
 	name = nameFlag(c)
 	return c
 }
@@ -450,7 +451,7 @@ func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) 
 	}
 	r := reply{
 		header: []string{"NAME", "STATE", "START", "PROCESS", "EXIT CODE", "ACCOUNT", "COMMAND LINE"},
-		rows:   [][]string{{name, s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.CommandLine}},
+		rows:   [][]string{{name, s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.Daemon()}},
 	}
 	if interrupted {
 		r.warnings = append(r.warnings, "csi-proxyctl service install or upgrade was cut off; repeat it")
