@@ -54,64 +54,68 @@ func (s *Windows) Hangs(path string) bool {
 	return false
 }
 
-// do waits until the call f may begin, makes it, and returns its error.
-func do(ctx context.Context, s *Windows, name string, o object, f func() error) error {
+// begin waits until a call may begin. The caller makes the call, and defers end.
+func (s *Windows) begin(ctx context.Context, name string, o object) (*call, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	t := TrackerOf(ctx)
 	c, err := s.table.enter(ctx, name, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.begin(c)
-	defer func() {
-		t.end(c)
-		s.table.leave(c)
-	}()
-	err = f()
-	took := time.Since(c.Since)
-	s.observe(name, took, err)
-	if s.log.Enabled(ctx, slog.LevelDebug) {
-		attrs := []slog.Attr{slog.String("call", name), slog.String("object", quote.Text(o.name)),
-			slog.Duration("duration", took.Round(time.Microsecond))}
-		if err != nil {
-			attrs = append(attrs, slog.Any("err", err))
-		}
-		s.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
-	}
-	return err
+	TrackerOf(ctx).begin(c)
+	return c, nil
 }
 
-// get is do for a call with a result.
-func get[T any](ctx context.Context, s *Windows, name string, o object, f func() (T, error)) (v T, err error) {
-	err = do(ctx, s, name, o, func() error {
-		v, err = f()
-		return err
-	})
-	return v, err
+// end reports a call that Windows has answered with *err. A call that panics has no answer.
+func (s *Windows) end(ctx context.Context, c *call, err *error) {
+	took := time.Since(c.Since)
+	TrackerOf(ctx).end(c)
+	s.table.leave(c)
+	if p := recover(); p != nil {
+		panic(p)
+	}
+	s.observe(c.Name, took, *err)
+	if !s.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("call", c.Name), slog.String("object", quote.Text(c.Object)),
+		slog.Duration("duration", took.Round(time.Microsecond))}
+	if *err != nil {
+		attrs = append(attrs, slog.Any("err", *err))
+	}
+	s.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
 }
 
 func (s *Windows) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
-	err = do(ctx, s, win.CallNotifyArrivals, object{name: "notices of devices of class " + class.String()},
-		func() (err error) {
-			arrived, stop, err = s.sys.NotifyArrivals(ctx, class)
-			return err
-		})
-	return arrived, stop, err
+	c, err := s.begin(ctx, win.CallNotifyArrivals, object{name: "notices of devices of class " + class.String()})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.NotifyArrivals(ctx, class)
 }
 
-func (s *Windows) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := get(ctx, s, win.CallOpen, pathObject(path),
-		func() (win.Device, error) { return s.sys.OpenDevice(ctx, path, access) })
+func (s *Windows) OpenDevice(ctx context.Context, path string, access win.Access) (_ win.Device, err error) {
+	c, err := s.begin(ctx, win.CallOpen, pathObject(path))
+	if err != nil {
+		return nil, err
+	}
+	defer s.end(ctx, c, &err)
+	d, err := s.sys.OpenDevice(ctx, path, access)
 	if err != nil {
 		return nil, err
 	}
 	return &device{d, s, path}, nil
 }
 
-func (s *Windows) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
-	f, err := get(ctx, s, win.CallOpen, pathObject(path), func() (win.File, error) { return s.sys.OpenFile(ctx, path, o) })
+func (s *Windows) OpenFile(ctx context.Context, path string, o win.OpenOptions) (_ win.File, err error) {
+	c, err := s.begin(ctx, win.CallOpen, pathObject(path))
+	if err != nil {
+		return nil, err
+	}
+	defer s.end(ctx, c, &err)
+	f, err := s.sys.OpenFile(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +139,7 @@ type file struct {
 	path     string
 }
 
-func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
+func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (_ win.File, err error) {
 	path := f.path + `\` + name
 	// Windows opens the directories on the way, too. If one of them hangs, so would this.
 	if err := f.sys.table.hangingOnTheWay(win.CallOpenAt, path, len(f.path)+1); err != nil {
@@ -144,8 +148,12 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 	if len(path) > maxObject {
 		path = f.path // everything deeper is one object: full paths of a deep tree would fill the memory
 	}
-	child, err := get(ctx, f.sys, win.CallOpenAt, pathObject(path),
-		func() (win.File, error) { return f.File.OpenAt(ctx, name, o) })
+	c, err := f.sys.begin(ctx, win.CallOpenAt, pathObject(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	child, err := f.File.OpenAt(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}

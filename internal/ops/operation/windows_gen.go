@@ -13,234 +13,524 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-func (s *Windows) ActiveDependentServices(ctx context.Context, p1 string) ([]string, error) {
-	return get(ctx, s, win.CallActiveDependentServices, serviceObject(p1), func() ([]string, error) { return s.sys.ActiveDependentServices(ctx, p1) })
+func (s *Windows) ActiveDependentServices(ctx context.Context, p1 string) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallActiveDependentServices, serviceObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ActiveDependentServices(ctx, p1)
 }
 
-func (s *Windows) AddISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) error {
-	return do(ctx, s, win.CallAddISCSIPortal, portalObject(p1), func() error { return s.sys.AddISCSISendTargetPortal(ctx, p1) })
+func (s *Windows) AddISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) (err error) {
+	c, err := s.begin(ctx, win.CallAddISCSIPortal, portalObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.AddISCSISendTargetPortal(ctx, p1)
 }
 
-func (s *Windows) AttributesWithoutLinks(ctx context.Context, p1 string) (win.FileAttributes, error) {
-	return get(ctx, s, win.CallAttributesWithoutLinks, pathObject(p1), func() (win.FileAttributes, error) { return s.sys.AttributesWithoutLinks(ctx, p1) })
+func (s *Windows) AttributesWithoutLinks(ctx context.Context, p1 string) (result win.FileAttributes, err error) {
+	c, err := s.begin(ctx, win.CallAttributesWithoutLinks, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.AttributesWithoutLinks(ctx, p1)
 }
 
-func (s *Windows) CreateSMBGlobalMapping(ctx context.Context, p1 string, p2 win.SMBMappingOptions) error {
-	return do(ctx, s, win.CallCreateSMBGlobalMapping, pathObject(p1), func() error { return s.sys.CreateSMBGlobalMapping(ctx, p1, p2) })
+func (s *Windows) CreateSMBGlobalMapping(ctx context.Context, p1 string, p2 win.SMBMappingOptions) (err error) {
+	c, err := s.begin(ctx, win.CallCreateSMBGlobalMapping, pathObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.CreateSMBGlobalMapping(ctx, p1, p2)
 }
 
-func (s *Windows) DeleteVolumeMountPoint(ctx context.Context, p1 string) error {
-	return do(ctx, s, win.CallDeleteVolumeMountPoint, pathObject(p1), func() error { return s.sys.DeleteVolumeMountPoint(ctx, p1) })
+func (s *Windows) DeleteVolumeMountPoint(ctx context.Context, p1 string) (err error) {
+	c, err := s.begin(ctx, win.CallDeleteVolumeMountPoint, pathObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.DeleteVolumeMountPoint(ctx, p1)
 }
 
-func (s *Windows) DeviceInterfaces(ctx context.Context, p1 winid.GUID) ([]string, error) {
-	return get(ctx, s, win.CallDeviceInterfaces, object{name: "the list of devices of class " + p1.String()}, func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, p1) })
+func (s *Windows) DeviceInterfaces(ctx context.Context, p1 winid.GUID) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallDeviceInterfaces, object{name: "the list of devices of class " + p1.String()})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.DeviceInterfaces(ctx, p1)
 }
 
-func (s *Windows) DiskFreeSpace(ctx context.Context, p1 string) (win.DiskSpace, error) {
-	return get(ctx, s, win.CallDiskFreeSpace, pathObject(p1), func() (win.DiskSpace, error) { return s.sys.DiskFreeSpace(ctx, p1) })
+func (s *Windows) DiskFreeSpace(ctx context.Context, p1 string) (result win.DiskSpace, err error) {
+	c, err := s.begin(ctx, win.CallDiskFreeSpace, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.DiskFreeSpace(ctx, p1)
 }
 
-func (s *Windows) FileAttributes(ctx context.Context, p1 string) (win.FileAttributes, error) {
-	return get(ctx, s, win.CallFileAttributes, pathObject(p1), func() (win.FileAttributes, error) { return s.sys.FileAttributes(ctx, p1) })
+func (s *Windows) FileAttributes(ctx context.Context, p1 string) (result win.FileAttributes, err error) {
+	c, err := s.begin(ctx, win.CallFileAttributes, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.FileAttributes(ctx, p1)
 }
 
-func (s *Windows) FindVolumes(ctx context.Context) ([]string, error) {
-	return get(ctx, s, win.CallFindVolumes, object{name: "the list of volumes"}, func() ([]string, error) { return s.sys.FindVolumes(ctx) })
+func (s *Windows) FindVolumes(ctx context.Context) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallFindVolumes, object{name: "the list of volumes"})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.FindVolumes(ctx)
 }
 
-func (s *Windows) FirmwareTable(ctx context.Context) ([]uint8, error) {
-	return get(ctx, s, win.CallFirmwareTable, object{name: "the firmware"}, func() ([]uint8, error) { return s.sys.FirmwareTable(ctx) })
+func (s *Windows) FirmwareTable(ctx context.Context) (result []uint8, err error) {
+	c, err := s.begin(ctx, win.CallFirmwareTable, object{name: "the firmware"})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.FirmwareTable(ctx)
 }
 
-func (s *Windows) FormatVolume(ctx context.Context, p1 string, p2 win.FormatOptions) error {
-	return do(ctx, s, win.CallFormatVolume, pathObject(p1), func() error { return s.sys.FormatVolume(ctx, p1, p2) })
+func (s *Windows) FormatVolume(ctx context.Context, p1 string, p2 win.FormatOptions) (err error) {
+	c, err := s.begin(ctx, win.CallFormatVolume, pathObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.FormatVolume(ctx, p1, p2)
 }
 
-func (s *Windows) ISCSIDiscoveryMechanisms(ctx context.Context, p1 string) ([]string, error) {
-	return get(ctx, s, win.CallISCSITargetInformation, object{name: p1}, func() ([]string, error) { return s.sys.ISCSIDiscoveryMechanisms(ctx, p1) })
+func (s *Windows) ISCSIDiscoveryMechanisms(ctx context.Context, p1 string) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallISCSITargetInformation, object{name: p1})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSIDiscoveryMechanisms(ctx, p1)
 }
 
-func (s *Windows) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
-	return get(ctx, s, win.CallISCSIPersistentLogins, initiator, func() ([]win.ISCSIPersistentLogin, error) { return s.sys.ISCSIPersistentLogins(ctx) })
+func (s *Windows) ISCSIPersistentLogins(ctx context.Context) (result []win.ISCSIPersistentLogin, err error) {
+	c, err := s.begin(ctx, win.CallISCSIPersistentLogins, initiator)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSIPersistentLogins(ctx)
 }
 
-func (s *Windows) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
-	return get(ctx, s, win.CallISCSIPortals, initiator, func() ([]win.ISCSIPortal, error) { return s.sys.ISCSISendTargetPortals(ctx) })
+func (s *Windows) ISCSISendTargetPortals(ctx context.Context) (result []win.ISCSIPortal, err error) {
+	c, err := s.begin(ctx, win.CallISCSIPortals, initiator)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSISendTargetPortals(ctx)
 }
 
-func (s *Windows) ISCSISessionDevices(ctx context.Context, p1 win.ISCSISessionID) ([]win.ISCSIDevice, error) {
-	return get(ctx, s, win.CallISCSISessionDevices, sessionObject(p1), func() ([]win.ISCSIDevice, error) { return s.sys.ISCSISessionDevices(ctx, p1) })
+func (s *Windows) ISCSISessionDevices(ctx context.Context, p1 win.ISCSISessionID) (result []win.ISCSIDevice, err error) {
+	c, err := s.begin(ctx, win.CallISCSISessionDevices, sessionObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSISessionDevices(ctx, p1)
 }
 
-func (s *Windows) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
-	return get(ctx, s, win.CallISCSISessions, initiator, func() ([]win.ISCSISession, error) { return s.sys.ISCSISessions(ctx) })
+func (s *Windows) ISCSISessions(ctx context.Context) (result []win.ISCSISession, err error) {
+	c, err := s.begin(ctx, win.CallISCSISessions, initiator)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSISessions(ctx)
 }
 
-func (s *Windows) ISCSITargets(ctx context.Context) ([]string, error) {
-	return get(ctx, s, win.CallISCSITargets, initiator, func() ([]string, error) { return s.sys.ISCSITargets(ctx) })
+func (s *Windows) ISCSITargets(ctx context.Context) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallISCSITargets, initiator)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ISCSITargets(ctx)
 }
 
-func (s *Windows) LoginISCSITarget(ctx context.Context, p1 win.ISCSILogin) (win.ISCSISessionID, error) {
-	return get(ctx, s, win.CallLoginISCSITarget, object{name: p1.Target}, func() (win.ISCSISessionID, error) { return s.sys.LoginISCSITarget(ctx, p1) })
+func (s *Windows) LoginISCSITarget(ctx context.Context, p1 win.ISCSILogin) (result win.ISCSISessionID, err error) {
+	c, err := s.begin(ctx, win.CallLoginISCSITarget, object{name: p1.Target})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.LoginISCSITarget(ctx, p1)
 }
 
-func (s *Windows) LogoutISCSITarget(ctx context.Context, p1 win.ISCSISessionID) error {
-	return do(ctx, s, win.CallLogoutISCSITarget, sessionObject(p1), func() error { return s.sys.LogoutISCSITarget(ctx, p1) })
+func (s *Windows) LogoutISCSITarget(ctx context.Context, p1 win.ISCSISessionID) (err error) {
+	c, err := s.begin(ctx, win.CallLogoutISCSITarget, sessionObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.LogoutISCSITarget(ctx, p1)
 }
 
-func (s *Windows) ProcessImage(ctx context.Context, p1 win.ProcessID) (string, error) {
-	return get(ctx, s, win.CallProcessImage, processObject(p1), func() (string, error) { return s.sys.ProcessImage(ctx, p1) })
+func (s *Windows) ProcessImage(ctx context.Context, p1 win.ProcessID) (result string, err error) {
+	c, err := s.begin(ctx, win.CallProcessImage, processObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ProcessImage(ctx, p1)
 }
 
-func (s *Windows) QueryService(ctx context.Context, p1 string) (win.Service, error) {
-	return get(ctx, s, win.CallQueryService, serviceObject(p1), func() (win.Service, error) { return s.sys.QueryService(ctx, p1) })
+func (s *Windows) QueryService(ctx context.Context, p1 string) (result win.Service, err error) {
+	c, err := s.begin(ctx, win.CallQueryService, serviceObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.QueryService(ctx, p1)
 }
 
-func (s *Windows) ReenumerateDevice(ctx context.Context, p1 string) error {
-	return do(ctx, s, win.CallReenumerateDevice, deviceObject(p1), func() error { return s.sys.ReenumerateDevice(ctx, p1) })
+func (s *Windows) ReenumerateDevice(ctx context.Context, p1 string) (err error) {
+	c, err := s.begin(ctx, win.CallReenumerateDevice, deviceObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.ReenumerateDevice(ctx, p1)
 }
 
-func (s *Windows) RefreshISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) error {
-	return do(ctx, s, win.CallRefreshISCSIPortal, portalObject(p1), func() error { return s.sys.RefreshISCSISendTargetPortal(ctx, p1) })
+func (s *Windows) RefreshISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) (err error) {
+	c, err := s.begin(ctx, win.CallRefreshISCSIPortal, portalObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RefreshISCSISendTargetPortal(ctx, p1)
 }
 
-func (s *Windows) RegistryNumber(ctx context.Context, p1 string, p2 string) (uint32, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{name: "the registry"}, func() (uint32, error) { return s.sys.RegistryNumber(ctx, p1, p2) })
+func (s *Windows) RegistryNumber(ctx context.Context, p1 string, p2 string) (result uint32, err error) {
+	c, err := s.begin(ctx, win.CallRegistryStrings, object{name: "the registry"})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RegistryNumber(ctx, p1, p2)
 }
 
-func (s *Windows) RegistryStrings(ctx context.Context, p1 string, p2 string) ([]string, error) {
-	return get(ctx, s, win.CallRegistryStrings, object{name: "the registry"}, func() ([]string, error) { return s.sys.RegistryStrings(ctx, p1, p2) })
+func (s *Windows) RegistryStrings(ctx context.Context, p1 string, p2 string) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallRegistryStrings, object{name: "the registry"})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RegistryStrings(ctx, p1, p2)
 }
 
-func (s *Windows) RemoveISCSIPersistentLogin(ctx context.Context, p1 win.ISCSIPersistentLogin) error {
-	return do(ctx, s, win.CallRemoveISCSIPersistent, object{name: p1.Target}, func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, p1) })
+func (s *Windows) RemoveISCSIPersistentLogin(ctx context.Context, p1 win.ISCSIPersistentLogin) (err error) {
+	c, err := s.begin(ctx, win.CallRemoveISCSIPersistent, object{name: p1.Target})
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RemoveISCSIPersistentLogin(ctx, p1)
 }
 
-func (s *Windows) RemoveISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) error {
-	return do(ctx, s, win.CallRemoveISCSIPortal, portalObject(p1), func() error { return s.sys.RemoveISCSISendTargetPortal(ctx, p1) })
+func (s *Windows) RemoveISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPortal) (err error) {
+	c, err := s.begin(ctx, win.CallRemoveISCSIPortal, portalObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RemoveISCSISendTargetPortal(ctx, p1)
 }
 
-func (s *Windows) RemoveSMBGlobalMapping(ctx context.Context, p1 string) error {
-	return do(ctx, s, win.CallRemoveSMBGlobalMapping, pathObject(p1), func() error { return s.sys.RemoveSMBGlobalMapping(ctx, p1) })
+func (s *Windows) RemoveSMBGlobalMapping(ctx context.Context, p1 string) (err error) {
+	c, err := s.begin(ctx, win.CallRemoveSMBGlobalMapping, pathObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RemoveSMBGlobalMapping(ctx, p1)
 }
 
-func (s *Windows) RepairVolume(ctx context.Context, p1 string, p2 win.RepairMode) (win.RepairResult, error) {
-	return get(ctx, s, win.CallRepairVolume, pathObject(p1), func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, p1, p2) })
+func (s *Windows) RepairVolume(ctx context.Context, p1 string, p2 win.RepairMode) (result win.RepairResult, err error) {
+	c, err := s.begin(ctx, win.CallRepairVolume, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.RepairVolume(ctx, p1, p2)
 }
 
-func (s *Windows) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
-	return get(ctx, s, win.CallSMBConnections, connections, func() ([]win.SMBConnection, error) { return s.sys.SMBConnections(ctx) })
+func (s *Windows) SMBConnections(ctx context.Context) (result []win.SMBConnection, err error) {
+	c, err := s.begin(ctx, win.CallSMBConnections, connections)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.SMBConnections(ctx)
 }
 
-func (s *Windows) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
-	return get(ctx, s, win.CallSMBGlobalMappings, mappings, func() ([]win.SMBMapping, error) { return s.sys.SMBGlobalMappings(ctx) })
+func (s *Windows) SMBGlobalMappings(ctx context.Context) (result []win.SMBMapping, err error) {
+	c, err := s.begin(ctx, win.CallSMBGlobalMappings, mappings)
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.SMBGlobalMappings(ctx)
 }
 
-func (s *Windows) SetISCSIInitiatorCHAPSecret(ctx context.Context, p1 csiproxy.Secret) error {
-	return do(ctx, s, win.CallSetISCSICHAPSecret, initiator, func() error { return s.sys.SetISCSIInitiatorCHAPSecret(ctx, p1) })
+func (s *Windows) SetISCSIInitiatorCHAPSecret(ctx context.Context, p1 csiproxy.Secret) (err error) {
+	c, err := s.begin(ctx, win.CallSetISCSICHAPSecret, initiator)
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.SetISCSIInitiatorCHAPSecret(ctx, p1)
 }
 
-func (s *Windows) SetVolumeMountPoint(ctx context.Context, p1 string, p2 string) error {
-	return do(ctx, s, win.CallSetVolumeMountPoint, pathObject(p1), func() error { return s.sys.SetVolumeMountPoint(ctx, p1, p2) })
+func (s *Windows) SetVolumeMountPoint(ctx context.Context, p1 string, p2 string) (err error) {
+	c, err := s.begin(ctx, win.CallSetVolumeMountPoint, pathObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.SetVolumeMountPoint(ctx, p1, p2)
 }
 
-func (s *Windows) StartService(ctx context.Context, p1 string) error {
-	return do(ctx, s, win.CallStartService, serviceObject(p1), func() error { return s.sys.StartService(ctx, p1) })
+func (s *Windows) StartService(ctx context.Context, p1 string) (err error) {
+	c, err := s.begin(ctx, win.CallStartService, serviceObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.StartService(ctx, p1)
 }
 
-func (s *Windows) StopService(ctx context.Context, p1 string) error {
-	return do(ctx, s, win.CallStopService, serviceObject(p1), func() error { return s.sys.StopService(ctx, p1) })
+func (s *Windows) StopService(ctx context.Context, p1 string) (err error) {
+	c, err := s.begin(ctx, win.CallStopService, serviceObject(p1))
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.StopService(ctx, p1)
 }
 
-func (s *Windows) SystemWindowsDirectory(ctx context.Context) (string, error) {
-	return get(ctx, s, win.CallSystemWindowsDirectory, object{name: "the Windows directory"}, func() (string, error) { return s.sys.SystemWindowsDirectory(ctx) })
+func (s *Windows) SystemWindowsDirectory(ctx context.Context) (result string, err error) {
+	c, err := s.begin(ctx, win.CallSystemWindowsDirectory, object{name: "the Windows directory"})
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.SystemWindowsDirectory(ctx)
 }
 
-func (s *Windows) TryStorageProvider(ctx context.Context) error {
-	return do(ctx, s, win.CallStorageProvider, object{name: "storage management"}, func() error { return s.sys.TryStorageProvider(ctx) })
+func (s *Windows) TryStorageProvider(ctx context.Context) (err error) {
+	c, err := s.begin(ctx, win.CallStorageProvider, object{name: "storage management"})
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.TryStorageProvider(ctx)
 }
 
-func (s *Windows) VolumeInformation(ctx context.Context, p1 string) (win.VolumeInformation, error) {
-	return get(ctx, s, win.CallVolumeInformation, pathObject(p1), func() (win.VolumeInformation, error) { return s.sys.VolumeInformation(ctx, p1) })
+func (s *Windows) VolumeInformation(ctx context.Context, p1 string) (result win.VolumeInformation, err error) {
+	c, err := s.begin(ctx, win.CallVolumeInformation, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.VolumeInformation(ctx, p1)
 }
 
-func (s *Windows) VolumeNameForMountPoint(ctx context.Context, p1 string) (string, error) {
-	return get(ctx, s, win.CallVolumeNameForMountPoint, pathObject(p1), func() (string, error) { return s.sys.VolumeNameForMountPoint(ctx, p1) })
+func (s *Windows) VolumeNameForMountPoint(ctx context.Context, p1 string) (result string, err error) {
+	c, err := s.begin(ctx, win.CallVolumeNameForMountPoint, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.VolumeNameForMountPoint(ctx, p1)
 }
 
-func (s *Windows) VolumePathNames(ctx context.Context, p1 string) ([]string, error) {
-	return get(ctx, s, win.CallVolumePathNames, pathObject(p1), func() ([]string, error) { return s.sys.VolumePathNames(ctx, p1) })
+func (s *Windows) VolumePathNames(ctx context.Context, p1 string) (result []string, err error) {
+	c, err := s.begin(ctx, win.CallVolumePathNames, pathObject(p1))
+	if err != nil {
+		return result, err
+	}
+	defer s.end(ctx, c, &err)
+	return s.sys.VolumePathNames(ctx, p1)
 }
 
-func (d *device) Control(ctx context.Context, p1 win.IoctlCode, p2 []uint8, p3 []uint8) (int, error) {
-	return get(ctx, d.sys, p1.String(), pathObject(d.path), func() (int, error) { return d.Device.Control(ctx, p1, p2, p3) })
+func (d *device) Control(ctx context.Context, p1 win.IoctlCode, p2 []uint8, p3 []uint8) (result int, err error) {
+	c, err := d.sys.begin(ctx, p1.String(), pathObject(d.path))
+	if err != nil {
+		return result, err
+	}
+	defer d.sys.end(ctx, c, &err)
+	return d.Device.Control(ctx, p1, p2, p3)
 }
 
-func (d *device) Flush(ctx context.Context) error {
-	return do(ctx, d.sys, win.CallFlush, pathObject(d.path), func() error { return d.Device.Flush(ctx) })
+func (d *device) Flush(ctx context.Context) (err error) {
+	c, err := d.sys.begin(ctx, win.CallFlush, pathObject(d.path))
+	if err != nil {
+		return err
+	}
+	defer d.sys.end(ctx, c, &err)
+	return d.Device.Flush(ctx)
 }
 
-func (d *device) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
-	return get(ctx, d.sys, win.CallProcessIDs, pathObject(d.path), func() ([]win.ProcessID, error) { return d.Device.ProcessIDs(ctx) })
+func (d *device) ProcessIDs(ctx context.Context) (result []win.ProcessID, err error) {
+	c, err := d.sys.begin(ctx, win.CallProcessIDs, pathObject(d.path))
+	if err != nil {
+		return result, err
+	}
+	defer d.sys.end(ctx, c, &err)
+	return d.Device.ProcessIDs(ctx)
 }
 
-func (d *device) ReadAt(ctx context.Context, p1 []uint8, p2 int64) (int, error) {
-	return get(ctx, d.sys, win.CallRead, pathObject(d.path), func() (int, error) { return d.Device.ReadAt(ctx, p1, p2) })
+func (d *device) ReadAt(ctx context.Context, p1 []uint8, p2 int64) (result int, err error) {
+	c, err := d.sys.begin(ctx, win.CallRead, pathObject(d.path))
+	if err != nil {
+		return result, err
+	}
+	defer d.sys.end(ctx, c, &err)
+	return d.Device.ReadAt(ctx, p1, p2)
 }
 
-func (f *file) AccessList(ctx context.Context) ([]win.ACE, error) {
-	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() ([]win.ACE, error) { return f.File.AccessList(ctx) })
+func (f *file) AccessList(ctx context.Context) (result []win.ACE, err error) {
+	c, err := f.sys.begin(ctx, win.CallQuerySecurity, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.AccessList(ctx)
 }
 
-func (f *file) AddAccess(ctx context.Context, p1 []win.ACE) error {
-	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.AddAccess(ctx, p1) })
+func (f *file) AddAccess(ctx context.Context, p1 []win.ACE) (err error) {
+	c, err := f.sys.begin(ctx, win.CallSetSecurity, pathObject(f.path))
+	if err != nil {
+		return err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.AddAccess(ctx, p1)
 }
 
-func (f *file) Control(ctx context.Context, p1 win.IoctlCode, p2 []uint8, p3 []uint8) (int, error) {
-	return get(ctx, f.sys, p1.String(), pathObject(f.path), func() (int, error) { return f.File.Control(ctx, p1, p2, p3) })
+func (f *file) Control(ctx context.Context, p1 win.IoctlCode, p2 []uint8, p3 []uint8) (result int, err error) {
+	c, err := f.sys.begin(ctx, p1.String(), pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Control(ctx, p1, p2, p3)
 }
 
-func (f *file) CreationDenied(ctx context.Context) (bool, error) {
-	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() (bool, error) { return f.File.CreationDenied(ctx) })
+func (f *file) CreationDenied(ctx context.Context) (result bool, err error) {
+	c, err := f.sys.begin(ctx, win.CallQuerySecurity, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.CreationDenied(ctx)
 }
 
-func (f *file) Delete(ctx context.Context) error {
-	return do(ctx, f.sys, win.CallDeleteFile, pathObject(f.path), func() error { return f.File.Delete(ctx) })
+func (f *file) Delete(ctx context.Context) (err error) {
+	c, err := f.sys.begin(ctx, win.CallDeleteFile, pathObject(f.path))
+	if err != nil {
+		return err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Delete(ctx)
 }
 
-func (f *file) DenyCreation(ctx context.Context, p1 bool) error {
-	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.DenyCreation(ctx, p1) })
+func (f *file) DenyCreation(ctx context.Context, p1 bool) (err error) {
+	c, err := f.sys.begin(ctx, win.CallSetSecurity, pathObject(f.path))
+	if err != nil {
+		return err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.DenyCreation(ctx, p1)
 }
 
-func (f *file) FinalPath(ctx context.Context) (string, error) {
-	return get(ctx, f.sys, win.CallFinalPath, pathObject(f.path), func() (string, error) { return f.File.FinalPath(ctx) })
+func (f *file) FinalPath(ctx context.Context) (result string, err error) {
+	c, err := f.sys.begin(ctx, win.CallFinalPath, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.FinalPath(ctx)
 }
 
-func (f *file) Info(ctx context.Context) (win.FileInfo, error) {
-	return get(ctx, f.sys, win.CallFileInfo, pathObject(f.path), func() (win.FileInfo, error) { return f.File.Info(ctx) })
+func (f *file) Info(ctx context.Context) (result win.FileInfo, err error) {
+	c, err := f.sys.begin(ctx, win.CallFileInfo, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Info(ctx)
 }
 
-func (f *file) LockByte(ctx context.Context, p1 int64) error {
-	return do(ctx, f.sys, win.CallLockFile, pathObject(f.path), func() error { return f.File.LockByte(ctx, p1) })
+func (f *file) LockByte(ctx context.Context, p1 int64) (err error) {
+	c, err := f.sys.begin(ctx, win.CallLockFile, pathObject(f.path))
+	if err != nil {
+		return err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.LockByte(ctx, p1)
 }
 
-func (f *file) Private(ctx context.Context) (bool, error) {
-	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() (bool, error) { return f.File.Private(ctx) })
+func (f *file) Private(ctx context.Context) (result bool, err error) {
+	c, err := f.sys.begin(ctx, win.CallQuerySecurity, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Private(ctx)
 }
 
-func (f *file) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
-	return get(ctx, f.sys, win.CallProcessIDs, pathObject(f.path), func() ([]win.ProcessID, error) { return f.File.ProcessIDs(ctx) })
+func (f *file) ProcessIDs(ctx context.Context) (result []win.ProcessID, err error) {
+	c, err := f.sys.begin(ctx, win.CallProcessIDs, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.ProcessIDs(ctx)
 }
 
-func (f *file) Read(ctx context.Context, p1 []uint8) (int, error) {
-	return get(ctx, f.sys, win.CallRead, pathObject(f.path), func() (int, error) { return f.File.Read(ctx, p1) })
+func (f *file) Read(ctx context.Context, p1 []uint8) (result int, err error) {
+	c, err := f.sys.begin(ctx, win.CallRead, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Read(ctx, p1)
 }
 
-func (f *file) ReadDir(ctx context.Context, p1 bool) ([]win.DirEntry, error) {
-	return get(ctx, f.sys, win.CallReadDir, pathObject(f.path), func() ([]win.DirEntry, error) { return f.File.ReadDir(ctx, p1) })
+func (f *file) ReadDir(ctx context.Context, p1 bool) (result []win.DirEntry, err error) {
+	c, err := f.sys.begin(ctx, win.CallReadDir, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.ReadDir(ctx, p1)
 }
 
-func (f *file) Volume(ctx context.Context) (string, error) {
-	return get(ctx, f.sys, win.CallFinalPath, pathObject(f.path), func() (string, error) { return f.File.Volume(ctx) })
+func (f *file) Volume(ctx context.Context) (result string, err error) {
+	c, err := f.sys.begin(ctx, win.CallFinalPath, pathObject(f.path))
+	if err != nil {
+		return result, err
+	}
+	defer f.sys.end(ctx, c, &err)
+	return f.File.Volume(ctx)
 }

@@ -155,3 +155,29 @@ func TestEveryCallIsLoggedForDebugging(t *testing.T) {
 		}
 	}
 }
+
+// A call that panics ends, so that it takes no room from later calls. It has no answer to observe.
+func TestCallThatPanicsEnds(t *testing.T) {
+	sim, err := winsim.Open(winsim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	sim.OnCall(func(winsim.Call) { panic("a bug") })
+	sys := NewWindows(sim, func(call string, _ time.Duration, _ error) { t.Errorf("%s was observed", call) }, nil)
+	ctx, tracker := WithTracker(t.Context())
+	func() {
+		defer func() {
+			if p := recover(); p != "a bug" {
+				t.Errorf("The caller's panic is %v.", p)
+			}
+		}()
+		sys.FileAttributes(ctx, `C:\`)
+	}()
+	if load := sys.Load(); load.Running != 0 {
+		t.Errorf("%d calls are under way after the panic.", load.Running)
+	}
+	if c, waits := tracker.Oldest(); waits {
+		t.Errorf("The operation waits for %v after the panic.", c)
+	}
+}

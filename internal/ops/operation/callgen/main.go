@@ -145,14 +145,19 @@ func write(code *bytes.Buffer, methods reflect.Type, calls map[string]call, rece
 			fmt.Fprintf(&parameters, ", p%d %v", p, method.Type.In(p))
 			fmt.Fprintf(&arguments, ", p%d", p)
 		}
-		result, get := "error", "do"
+		results, failed := "(err error)", "err"
 		if method.Type.NumOut() == 2 {
-			result, get = fmt.Sprintf("(%v, error)", method.Type.Out(0)), "get"
+			results, failed = fmt.Sprintf("(result %v, err error)", method.Type.Out(0)), "result, err"
 		}
 		fmt.Fprintf(code, `
 func (%s) %s(ctx context.Context%s) %s {
-	return %s(ctx, %s, %s, %s, func() %s { return %s.%s(ctx%s) })
+	c, err := %s.begin(ctx, %s, %s)
+	if err != nil {
+		return %s
+	}
+	defer %s.end(ctx, c, &err)
+	return %s.%s(ctx%s)
 }
-`, receiver, method.Name, &parameters, result, get, windows, c.name, c.object, result, target, method.Name, &arguments)
+`, receiver, method.Name, &parameters, results, windows, c.name, c.object, failed, windows, target, method.Name, &arguments)
 	}
 }
