@@ -49,10 +49,10 @@ func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *locks.LockedDisk) err
 // because it is a copy. ids are those in its partition table as Windows last showed it.
 func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, ids []string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, ids)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case id != "":
+	}
+	if id != "" {
 		return refuse(fmt.Sprintf("it is a copy of %s, which is online: both have the %s, and Windows keeps it "+
 			"offline; detach one of them", original, id))
 	}

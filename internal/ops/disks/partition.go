@@ -173,11 +173,11 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.Dr
 	if err := d.options.Users.CheckEmptyDisk(ctx, h.Disk); err != nil {
 		return false, err
 	}
-	switch {
-	case layout.Style == win.StyleMBR:
+	if layout.Style == win.StyleMBR {
 		return false, refuse("it has an MBR partition table without partitions; " +
 			"clean the disk if nothing on it is needed")
-	case layout.Style == win.StyleGPT:
+	}
+	if layout.Style == win.StyleGPT {
 		if _, err := dataPartition(layout); err != nil {
 			return false, err
 		}

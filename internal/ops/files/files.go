@@ -154,18 +154,20 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	if err != nil {
 		return false, err
 	}
-	switch {
-	case link.Kind == pathpolicy.LinkInside:
+	if link.Kind == pathpolicy.LinkInside {
 		return f.paths.Exists(ctx, f.sys, link.Path)
-	case link.Kind == pathpolicy.LinkToVolume:
+	}
+	if link.Kind == pathpolicy.LinkToVolume {
 		_, err := f.sys.FileAttributes(ctx, link.Volume)
 		return exists(err)
-	case link.Kind == pathpolicy.LinkToShare:
+	}
+	if link.Kind == pathpolicy.LinkToShare {
 		// No server is asked: if it refuses the password by now, or is down, a driver could stage nothing
 		// anew at the path.
 		_, mapped, err := f.mappedShare(ctx, link.Target())
 		return mapped, err
-	case link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint:
+	}
+	if link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint {
 		return false, nil // a reparse point of a file system filter, and no link
 	}
 	return false, &csiproxy.Error{
@@ -187,10 +189,10 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 // exists reports whether a volume is there, from the error of the query of its attributes.
 func exists(err error) (bool, error) {
 	if errno := winerr.Errno(0); errors.As(err, &errno) {
-		switch {
-		case errno == winerr.ErrorUnrecognizedVolume: // the volume is there, without a file system
+		if errno == winerr.ErrorUnrecognizedVolume { // the volume is there, without a file system
 			return true, nil
-		case errno.Gone():
+		}
+		if errno.Gone() {
 			return false, nil
 		}
 	}

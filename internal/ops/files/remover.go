@@ -152,12 +152,13 @@ func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.Fil
 			}
 		}
 		file, changed, err := openToDelete(ctx, &e)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case changed:
+		}
+		if changed {
 			continue
-		case e.isPlainDir():
+		}
+		if e.isPlainDir() {
 			return file, nil
 		}
 		return nil, closed(file, r.delete(ctx, file))

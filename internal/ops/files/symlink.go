@@ -117,12 +117,13 @@ func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
 	}
 	defer file.CloseInto(&err)
 	link, err := file.Link(ctx)
-	switch {
-	case errors.Is(err, winerr.ErrorNotAReparsePoint):
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
-	case err != nil:
+	}
+	if err != nil {
 		return false, err
-	case link.Tag != win.TagSymlink:
+	}
+	if link.Tag != win.TagSymlink {
 		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
 	}

@@ -25,12 +25,13 @@ func login(a csiproxy.ISCSIAuthentication, p win.ISCSIPortal, target csiproxy.IQ
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", int(a.Type))
 	}
 	const longest = 256
-	switch {
-	case a.Username == "":
+	if a.Username == "" {
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "CHAP needs a user name")
-	case len(a.Username) > longest:
+	}
+	if len(a.Username) > longest {
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the CHAP user name is longer than %d bytes", longest)
-	case !utf8.ValidString(a.Username) || strings.Contains(a.Username, "\x00"):
+	}
+	if !utf8.ValidString(a.Username) || strings.Contains(a.Username, "\x00") {
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the CHAP user name isn't valid UTF-8 or has a null character")
 	}
 	l.Username, l.Secret = a.Username, a.Secret

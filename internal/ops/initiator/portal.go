@@ -87,12 +87,13 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 	var found []csiproxy.IQN
 	for _, target := range targets {
 		portals, err := i.foundAt(ctx, target)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
-		case errors.Is(err, winerr.ISDSCTargetNotFound): // it has gone meanwhile
+		}
+		if errors.Is(err, winerr.ISDSCTargetNotFound) { // it has gone meanwhile
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			i.options.Logger.Warn("a target doesn't say where it was found", "target", quote.Text(target), "err", err)
 			continue
 		}

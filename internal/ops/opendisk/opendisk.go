@@ -138,13 +138,14 @@ func (d *Disk) askIdentity(ctx context.Context) (hardware Hardware, _ error) {
 // checkNumber returns an error unless the disk has d.Number now.
 func (d *Disk) checkNumber(ctx context.Context) error {
 	n, err := d.Handle.Number(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case n.DeviceType != win.FileDeviceDisk:
+	}
+	if n.DeviceType != win.FileDeviceDisk {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the device with this number isn't a disk: its type is %d", n.DeviceType)
-	case n.DeviceNumber != d.Number:
+	}
+	if n.DeviceNumber != d.Number {
 		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
 	return nil

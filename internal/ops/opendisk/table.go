@@ -33,10 +33,10 @@ func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
 			err = errors.Join(err, readErr)
 		}
 	}
-	switch {
-	case blank:
+	if blank {
 		return &win.DriveLayout{Style: win.StyleRAW}, nil
-	case errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err):
+	}
+	if errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) {
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "its partition table isn't known", Err: err}
 	}
 	return layout, err

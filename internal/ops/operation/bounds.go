@@ -24,12 +24,13 @@ const (
 // Windows. If a bound is too short, some calls are refused that would have been answered, and
 // their callers try again. If it is too long, callers wait behind a call that hangs.
 func overdueAfter(call string) time.Duration {
-	switch {
-	case call == win.CallRepairVolume:
+	if call == win.CallRepairVolume {
 		return repairTimeout
-	case call == win.IoctlDiskAreVolumesReady.String(): // it is there to wait
+	}
+	if call == win.IoctlDiskAreVolumesReady.String() { // it is there to wait
 		return time.Minute
-	case mayTakeLonger[call]:
+	}
+	if mayTakeLonger[call] {
 		return 10 * time.Second
 	}
 	return time.Second

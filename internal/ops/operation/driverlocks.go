@@ -26,12 +26,13 @@ func NewDriverLocks(drivers []string) *DriverLocks {
 // it counts only if isKnown is true. The node's calls exclude each other, and those of the owner or, if that isn't known, of all drivers.
 // A driver's calls exclude the driver's other ones and, if the driver only presumes to own the object, the node's.
 func (l *DriverLocks) Owners(driver, owner string, isKnown bool) []string {
-	switch {
-	case isKnown && owner == driver:
+	if isKnown && owner == driver {
 		return []string{driver}
-	case isKnown:
+	}
+	if isKnown {
 		return []string{driver, owner}
-	case driver != "":
+	}
+	if driver != "" {
 		return []string{driver, ""}
 	}
 	return append([]string{""}, l.drivers...)

@@ -37,17 +37,19 @@ func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) e
 		if err != nil {
 			return false, err
 		}
-		switch {
-		case s.State == win.ServiceRunning:
+		if s.State == win.ServiceRunning {
 			if started {
 				log.Info("service started", "service", name)
 			}
 			return true, nil
-		case s.State == win.ServicePaused:
+		}
+		if s.State == win.ServicePaused {
 			return false, failed("the service is paused", nil)
-		case s.State == win.ServiceStopped && started:
+		}
+		if s.State == win.ServiceStopped && started {
 			return false, endedAgain(s)
-		case s.State != win.ServiceStopped:
+		}
+		if s.State != win.ServiceStopped {
 			return false, nil // on its way, in whatever direction
 		}
 		err = m.StartService(ctx, name)
@@ -131,10 +133,10 @@ func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) er
 			return false, nil
 		}
 		err = m.StopService(ctx, name)
-		switch {
-		case errors.Is(err, winerr.ErrorServiceNotActive): // it has stopped meanwhile
+		if errors.Is(err, winerr.ErrorServiceNotActive) { // it has stopped meanwhile
 			return true, nil
-		case errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl): // it is about to change its state
+		}
+		if errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl) { // it is about to change its state
 			return false, nil
 		}
 		asked, last = asked+1, time.Now()

@@ -39,10 +39,10 @@ const (
 func decideConflict(f facts, isOurs, isOnShare bool) fate {
 	choice, err := decide(f)
 	isUsable := choice == useIt || choice == replaceIdle && err == nil
-	switch {
-	case isOnShare && isUsable:
+	if isOnShare && isUsable {
 		return serves
-	case isOurs && choice == replaceIt:
+	}
+	if isOurs && choice == replaceIt {
 		return goes
 	}
 	return holds

@@ -137,13 +137,14 @@ func (l *logOns) admit(key hash) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w, now := l.windows[key], time.Now()
-	switch {
-	case w == nil:
+	if w == nil {
 		return nil
-	case w.isOld(now):
+	}
+	if w.isOld(now) {
 		delete(l.windows, key)
 		return nil
-	case now.Before(w.next):
+	}
+	if now.Before(w.next) {
 		l.heldBack++
 		return w.err
 	}

@@ -235,14 +235,16 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	}
 	err := m.Probe(ctx, wanted.remote)
 	isMissing := errors.Is(err, winerr.ErrorFileNotFound) || errors.Is(err, winerr.ErrorPathNotFound)
-	switch {
-	case !errors.As(err, new(winerr.Errno)):
+	if !errors.As(err, new(winerr.Errno)) {
 		return err
-	case wanted.remote.IsShare():
+	}
+	if wanted.remote.IsShare() {
 		return unusable(err)
-	case isMissing && !wanted.Staging:
+	}
+	if isMissing && !wanted.Staging {
 		return nil
-	case isMissing:
+	}
+	if isMissing {
 		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
 	}
 	if errors.Is(err, winerr.ErrorAccessDenied) {
@@ -259,10 +261,10 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	for _, access := range []win.Access{win.FileAddFile, win.FileAddSubdirectory} {
 		dir, err := m.sys.OpenFile(ctx, wanted.remote.String()+`\`, win.OpenOptions{Access: access, Disposition: win.FileOpen,
 			Share: win.ShareRead | win.ShareWrite | win.ShareDelete, Options: win.FileDirectoryFile})
-		switch {
-		case errors.Is(err, winerr.ErrorAccessDenied) || errors.Is(err, winerr.ErrorWriteProtect):
+		if errors.Is(err, winerr.ErrorAccessDenied) || errors.Is(err, winerr.ErrorWriteProtect) {
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return &csiproxy.Error{Detail: "whether the share can be written isn't known", Err: err}
 		}
 		return errors.Join(csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share must be read-only, and its server lets the user "+

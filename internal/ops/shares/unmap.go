@@ -54,14 +54,15 @@ func (r *LockedMapping) isShare(name string) bool {
 // RemoveUnused removes, if links is empty, the mappings of a share whose removal was requested, and a mapping that CSI Proxy
 // has made for a staged path. Open files keep only the latter. RemoveUnused reports whether it has removed a mapping.
 func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links ShareLinks) (removed bool, _ error) {
-	switch {
-	case len(links.ways) > 0:
+	if len(links.ways) > 0 {
 		return false, nil
-	case csiproxy.KindOf(links.Incomplete) == csiproxy.ErrResourceExhausted: // for good
+	}
+	if csiproxy.KindOf(links.Incomplete) == csiproxy.ErrResourceExhausted { // for good
 		m.options.Logger.Warn("a mapping stays, since the links to its share can't be counted", "remotePath", r.remote.Root(),
 			"err", links.Incomplete)
 		return false, nil
-	case links.Incomplete != nil:
+	}
+	if links.Incomplete != nil {
 		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 			Detail: "the links to the share can't be counted; try again later", Err: links.Incomplete}
 	}

@@ -46,11 +46,11 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 			}
 			return false, err
 		})
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return expanded, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
 			expanded.DiskSizeBytes, ctx.Err())
-	case err == nil && !grown:
+	}
+	if err == nil && !grown {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
 			expanded.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)

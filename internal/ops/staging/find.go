@@ -90,12 +90,13 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 				return ask()
 			})
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(wanted, all), ctx.Err())
-	case err != nil:
+	}
+	if err != nil {
 		return 0, err
-	case !found:
+	}
+	if !found {
 		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
 			listed(s.Disks.OwnerText()+" has", all), s.silentDisk(wanted, all))
 	}

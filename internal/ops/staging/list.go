@@ -209,12 +209,12 @@ const listedAtOnce = 16
 // mounted describes the volume or share to which l, one of all links and mount points, leads.
 func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.FoundLinks) (m csiproxy.Mount, err error) {
 	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
-	switch {
-	case l.Link.IsMountPoint():
+	if l.Link.IsMountPoint() {
 		m.Kind = csiproxy.MountKindMountPoint
 		m.Volume, err = s.describe(ctx, csiproxy.VolumeID(l.Link.Volume))
 		return m, err
-	case l.Link.Kind == pathpolicy.LinkToShare:
+	}
+	if l.Link.Kind == pathpolicy.LinkToShare {
 		m.Kind = csiproxy.MountKindShare
 		remote, parseErr := unc.Parse(m.Target)
 		if parseErr != nil {

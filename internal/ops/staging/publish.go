@@ -48,12 +48,13 @@ func atStaging(path string, err error) error {
 
 // checkStaged returns an error unless to, where a path leads, is a staged volume or share.
 func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error {
-	switch {
-	case to.ByLink:
+	if to.ByLink {
 		return refuse("it is a link to another path, not a staging path")
-	case to.Kind == pathpolicy.MountedVolume:
+	}
+	if to.Kind == pathpolicy.MountedVolume {
 		return nil
-	case to.Kind == pathpolicy.SharedDirectory:
+	}
+	if to.Kind == pathpolicy.SharedDirectory {
 		mapped, err := s.Mappings.IsMapped(ctx, to.Target)
 		if err == nil && !mapped {
 			err = refuse("the share " + quote.Text(to.Target) + " is not mapped; it must be staged again")
@@ -74,10 +75,10 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 		return made, err
 	}
 	removed, removeErr := s.Files.RemoveEmpty(ctx, e)
-	switch {
-	case removed || pathpolicy.Missing(removeErr):
+	if removed || pathpolicy.Missing(removeErr) {
 		return e.MakeSymlink(ctx, source.String(), false, files.IsLinkTo(source))
-	case removeErr != nil && !errors.Is(removeErr, winerr.ErrorDirNotEmpty):
+	}
+	if removeErr != nil && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {
 		return false, removeErr
 	}
 	return false, err

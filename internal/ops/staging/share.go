@@ -83,12 +83,13 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	}
 	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
 	staged := linked && is.Equal(u.remote)
-	switch {
-	case err != nil:
+	if err != nil {
 		return unstaged, err
-	case !linked && !u.named: // somebody else has removed the link
+	}
+	if !linked && !u.named { // somebody else has removed the link
 		return unstaged, nil
-	case !linked && links.At(u.local), !staged && !u.named:
+	}
+	if !linked && links.At(u.local) || !staged && !u.named {
 		return unstaged, changedMeanwhile()
 	}
 	if staged {

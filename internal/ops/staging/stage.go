@@ -129,12 +129,13 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 func (s *Staging) finish(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
 	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	state, err := lockedDisk.State(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return onDisk(lockedDisk.Number, err)
-	case state.ReadOnly != r.ReadOnly:
+	}
+	if state.ReadOnly != r.ReadOnly {
 		return onDisk(lockedDisk.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
-	case r.Grow && !r.ReadOnly:
+	}
+	if r.Grow && !r.ReadOnly {
 		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, volume.ID)
@@ -153,10 +154,10 @@ func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk,
 		return nil
 	}
 	extent, err := users.Extent(ctx, s.Sys, mounted)
-	switch {
-	case winerr.IsGone(err):
+	if winerr.IsGone(err) {
 		return nil
-	case err == nil && extent.DiskNumber != lockedDisk.Number:
+	}
+	if err == nil && extent.DiskNumber != lockedDisk.Number {
 		err = refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
 	return err
@@ -302,10 +303,10 @@ func chosen(volumes opendisk.Volumes, partition uint32) (name string, _ error) {
 	if name, ok := volumes[partition]; ok {
 		return name, nil
 	}
-	switch {
-	case partition != 0:
+	if partition != 0 {
 		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
-	case len(volumes) != 1:
+	}
+	if len(volumes) != 1 {
 		return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
 	}
 	for _, only := range volumes {
@@ -342,11 +343,11 @@ func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volu
 		}
 		fileSystem = info.FileSystem
 	}
-	switch {
-	case fileSystem == "":
+	if fileSystem == "" {
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
 			volume.ID)
-	case otherFileSystem(r.Format, fileSystem):
+	}
+	if otherFileSystem(r.Format, fileSystem) {
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"volume %s has the file system %s, not %s as requested", volume.ID, fileSystem, r.Format.FileSystem)
 	}

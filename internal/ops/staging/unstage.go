@@ -140,13 +140,13 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 		}
 		return !volumes.IsInUse(err), nil
 	})
-	switch {
-	case !volumes.IsInUse(err):
+	if !volumes.IsInUse(err) {
 		if inUse != nil {
 			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "err", inUse)
 		}
 		return err
-	case ended != nil:
+	}
+	if ended != nil {
 		return fmt.Errorf("%w: %w", ended, err)
 	}
 	return s.Volumes.InUse(ctx, err)
@@ -302,12 +302,13 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lock
 		return true, nil
 	}
 	described, meant, err := s.isMeant(ctx, wanted, lockedDisk.Disk)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return false, ctx.Err()
-	case meant:
+	}
+	if meant {
 		return true, nil
-	case err == nil && isAnother(wanted, described):
+	}
+	if err == nil && isAnother(wanted, described) {
 		return false, nil
 	}
 	n, err := s.find(ctx, wanted, 0)

@@ -200,10 +200,10 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 // link there is refused.
 func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.VolumeID, error) {
 	link, err := directory.Link(ctx)
-	switch {
-	case errors.Is(err, winerr.ErrorNotAReparsePoint):
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return "", nil
-	case err == nil && !link.IsMountPoint():
+	}
+	if err == nil && !link.IsMountPoint() {
 		return "", refuse(isLink)
 	}
 	return csiproxy.VolumeID(link.Volume), err
@@ -224,10 +224,10 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 		id, err = mountedAt(ctx, f)
 		return err
 	})
-	switch {
-	case errors.Is(err, winerr.ErrorDirectory):
+	if errors.Is(err, winerr.ErrorDirectory) {
 		return "", refuse(notADirectory)
-	case pathpolicy.Missing(err):
+	}
+	if pathpolicy.Missing(err) {
 		return "", nil
 	}
 	return id, err
@@ -239,19 +239,19 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
 		link, err := f.Link(ctx)
-		switch {
-		case errors.Is(err, winerr.ErrorNotAReparsePoint):
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return checkEmpty(ctx, f)
-		case err == nil && !link.IsMountPoint():
+		}
+		if err == nil && !link.IsMountPoint() {
 			return refuse(isLink)
 		}
 		mounted = csiproxy.VolumeID(link.Volume)
 		return err
 	})
-	switch {
-	case errors.Is(err, winerr.ErrorDirectory):
+	if errors.Is(err, winerr.ErrorDirectory) {
 		return "", refuse(notADirectory)
-	case pathpolicy.Missing(err):
+	}
+	if pathpolicy.Missing(err) {
 		return "", nil
 	}
 	return mounted, err
@@ -288,10 +288,10 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 		return err
 	}
 	missing, missingErr := v.options.Users.IsMissing(ctx, id)
-	switch {
-	case missingErr != nil:
+	if missingErr != nil {
 		return missingErr
-	case !missing:
+	}
+	if !missing {
 		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "the volume can't be written out now; try again"}
 	}

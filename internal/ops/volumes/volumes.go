@@ -155,13 +155,14 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (
 	}
 	defer h.Close()
 	wanted, err := dataPartitions(ctx, h, 0)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
+	}
 	// Partitions are counted, and not volumes: one that hasn't arrived may be the one that is meant.
-	case len(wanted) == 0:
+	if len(wanted) == 0 {
 		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
-	case len(wanted) > 1:
+	}
+	if len(wanted) > 1 {
 		return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
 	}
 	ids, err := v.arrived(ctx, h, wanted)
