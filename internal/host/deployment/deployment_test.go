@@ -212,16 +212,18 @@ func TestUpgradeRefuses(t *testing.T) {
 
 // The same program again changes nothing, and stops nothing.
 func TestUpgradeAgain(t *testing.T) {
-	n := withOurs()
-	for range 2 {
-		got, err := n.deployer().Upgrade(t.Context(), "", newFile, false)
-		simtest.Must(t, err)
-		if got.Version != oursNew {
-			t.Errorf("%+v", got)
+	synctest.Test(t, func(t *testing.T) {
+		n := withOurs()
+		for range 2 {
+			got, err := n.deployer().Upgrade(t.Context(), "", newFile, false)
+			simtest.Must(t, err)
+			if got.Version != oursNew {
+				t.Errorf("%+v", got)
+			}
 		}
-	}
-	n.stopsOnce(t)
-	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+		n.stopsOnce(t)
+		n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+	})
 }
 
 // Whoever has put the service into a directory that others can write to, as WMCO does, can upgrade it.

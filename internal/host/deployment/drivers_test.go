@@ -214,10 +214,12 @@ type lingering struct{ *node }
 func (lingering) DeleteService(string) error { return nil }
 
 func TestDriversOfLingeringService(t *testing.T) {
-	n := withDrivers()
-	delete(n.services, "kubelet")
-	d := n.deployer()
-	d.Services = lingering{n}
-	simtest.Must(t, d.Uninstall(t.Context(), "", false))
-	n.hasFiles(t, map[string]string{program: oursOld, newFile: oursNew})
+	synctest.Test(t, func(t *testing.T) {
+		n := withDrivers()
+		delete(n.services, "kubelet")
+		d := n.deployer()
+		d.Services = lingering{n}
+		simtest.Must(t, d.Uninstall(t.Context(), "", false))
+		n.hasFiles(t, map[string]string{program: oursOld, newFile: oursNew})
+	})
 }

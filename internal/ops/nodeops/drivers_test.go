@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -212,10 +213,16 @@ func TestDriversSideBySide(t *testing.T) {
 
 // So they do where Windows knows no devices of partitions, and all volumes of the node are searched.
 func TestDriversSearchVolumes(t *testing.T) {
-	beginAndEnd(t, winsim.Settings{NoPartitionDevices: true})
+	synctest.Test(t, func(t *testing.T) {
+		beginAndEnd(t, winsim.Settings{NoPartitionDevices: true})
+	})
 }
 
-func TestDriversOnOtherWindows(t *testing.T) { simtest.EachSwitch(t, beginAndEnd) }
+func TestDriversOnOtherWindows(t *testing.T) {
+	simtest.EachSwitch(t, func(t *testing.T, settings winsim.Settings) {
+		synctest.Test(t, func(t *testing.T) { beginAndEnd(t, settings) })
+	})
+}
 
 func beginAndEnd(t *testing.T, settings winsim.Settings) {
 	w := newTenants(t)

@@ -5,6 +5,7 @@ package nodeops_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
@@ -52,15 +53,17 @@ func TestEmptyTemporaryDiskIsNotTaken(t *testing.T) {
 			}
 			for _, twin := range []bool{false, true} {
 				t.Run(name, func(t *testing.T) {
-					r := newRig(t)
-					spec := c.spec
-					spec.Serial = "temporary"
-					temporary := r.attach(spec)
-					if twin {
-						r.attach(winsim.DiskSpec{Serial: "data", Location: azureData, SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 1}})
-					}
-					r.refusesEmpty(protected, temporary)
-					r.onlyTwinIsStaged(protected, temporary, twin, c.spec.Location == ofOthers)
+					synctest.Test(t, func(t *testing.T) {
+						r := newRig(t)
+						spec := c.spec
+						spec.Serial = "temporary"
+						temporary := r.attach(spec)
+						if twin {
+							r.attach(winsim.DiskSpec{Serial: "data", Location: azureData, SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 1}})
+						}
+						r.refusesEmpty(protected, temporary)
+						r.onlyTwinIsStaged(protected, temporary, twin, c.spec.Location == ofOthers)
+					})
 				})
 			}
 		}

@@ -6,6 +6,7 @@ package staging_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
@@ -145,54 +146,56 @@ func TestNoLeftoverMountsWithoutAllLinks(t *testing.T) {
 }
 
 func TestCheckVolume(t *testing.T) {
-	sim, n := newNode(t)
-	ctx := t.Context()
-	disk := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
-		Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS}})
-	check := func(what string, spotFix, errorsFound, fixed bool) {
-		t.Helper()
-		got, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: spotFix})
-		if err != nil || got.ErrorsFound != errorsFound || got.Fixed != fixed {
-			t.Errorf("%s: %+v, %v", what, got, err)
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		ctx := t.Context()
+		disk := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
+			Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS}})
+		check := func(what string, spotFix, errorsFound, fixed bool) {
+			t.Helper()
+			got, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: spotFix})
+			if err != nil || got.ErrorsFound != errorsFound || got.Fixed != fixed {
+				t.Errorf("%s: %+v, %v", what, got, err)
+			}
 		}
-	}
-	check("a sound volume", false, false, false)
-	check("a spot fix of a sound volume", true, false, false)
-	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
-	check("a damaged volume", false, true, false)
-	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: targetPath, SpotFix: true})
-	simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
-	simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
-	sim.ResetRules()
-	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
-	sim.OnCall(func(c winsim.Call) {
-		if c.Name == win.CallRepairVolume {
-			sim.OnCall(nil)
-			simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-		}
-	})
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
-	simtest.WantErrorOf(t, "a volume that is published during the scan", err,
-		csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
-	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
-	check("a spot fix", true, true, true)
-	check("a volume that was fixed", false, false, false)
-	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.OfflineDamage))
-	check("damage that a spot fix leaves", true, true, false)
+		check("a sound volume", false, false, false)
+		check("a spot fix of a sound volume", true, false, false)
+		simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
+		check("a damaged volume", false, true, false)
+		simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+		_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: targetPath, SpotFix: true})
+		simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
+		simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
+		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
+		simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
+		sim.ResetRules()
+		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallRepairVolume {
+				sim.OnCall(nil)
+				simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+			}
+		})
+		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
+		simtest.WantErrorOf(t, "a volume that is published during the scan", err,
+			csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
+		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+		check("a spot fix", true, true, true)
+		check("a volume that was fixed", false, false, false)
+		simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.OfflineDamage))
+		check("damage that a spot fix leaves", true, true, false)
 
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: otherPath})
-	simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: simtest.Kubelet})
-	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
-	simtest.Must(t, sim.DetachDisk(disk))
-	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
-	simtest.WantErrorOf(t, "a disk that has left", err, csiproxy.ErrUnavailable, "has left the node or is offline")
+		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: otherPath})
+		simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
+		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: simtest.Kubelet})
+		simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
+		simtest.Must(t, sim.DetachDisk(disk))
+		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath})
+		simtest.WantErrorOf(t, "a disk that has left", err, csiproxy.ErrUnavailable, "has left the node or is offline")
+	})
 }
 
 // A disk that doesn't tell whether it is online may have the volume of a mount: then it isn't known

@@ -79,21 +79,23 @@ func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
 // Where Windows doesn't tell the volume of a partition, all volumes are looked through. One
 // of another kind of device may have the same numbers.
 func TestListVolumesWithSearch(t *testing.T) {
-	n := newNode(t)
-	a, idA := n.attach(winsim.DiskSpec{})
-	b, idB := n.attach(winsim.DiskSpec{})
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	n.do(err)
-	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
-	for _, c := range []struct {
-		number          csiproxy.DiskNumber
-		id, masquerades csiproxy.VolumeID
-	}{{a, idA, idB}, {b, idB, idA}} {
-		ops := volumes.New(masquerade(n.sim, c.masquerades, c.number), paths, volumes.Options{})
-		if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
-			t.Errorf("disk %d has %q, want %q; %v", c.number, ids, c.id, err)
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		a, idA := n.attach(winsim.DiskSpec{})
+		b, idB := n.attach(winsim.DiskSpec{})
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
+		n.do(err)
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
+		for _, c := range []struct {
+			number          csiproxy.DiskNumber
+			id, masquerades csiproxy.VolumeID
+		}{{a, idA, idB}, {b, idB, idA}} {
+			ops := volumes.New(masquerade(n.sim, c.masquerades, c.number), paths, volumes.Options{})
+			if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
+				t.Errorf("disk %d has %q, want %q; %v", c.number, ids, c.id, err)
+			}
 		}
-	}
+	})
 }
 
 // masquerade is a node on which a volume is that of a CD drive with the number of a disk.
