@@ -14,6 +14,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -271,6 +272,9 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 		if err := noted(&p.Error, err); err != nil {
 			return err
 		}
+	}
+	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == users.ManyMore {
+		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+users.ManyMore
 	}
 	info, err := d.shared.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {

@@ -279,6 +279,58 @@ func TestMountPointsOutside(t *testing.T) {
 	}
 }
 
+// If another driver has planted more mount points of a volume than Windows can list, the volume is staged and unstaged as before, but at
+// one path only, and its disk stays online.
+func TestTooManyMountPoints(t *testing.T) {
+	for _, owner := range []string{"the driver's", "nobody's"} {
+		for _, endpoints := range []string{"the driver's", "the node's"} {
+			if owner == "nobody's" && endpoints == "the driver's" {
+				continue
+			}
+			t.Run(owner+" volume, "+endpoints+" endpoints", func(t *testing.T) {
+				besideWithAndWithoutLink(t, func(t *testing.T, w *tenants, d, _ *tenant, dir string) {
+					if owner == "nobody's" {
+						w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
+						d = &tenant{serial: "green", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
+					}
+					if endpoints == "the node's" {
+						d.Operations = w.node.Operations
+					}
+					if owner == "nobody's" {
+						w.must(stagingOf(d)(t.Context()))
+						d.volume = csiproxy.VolumeID(w.volumeAt(d.staging))
+					} else {
+						w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+					}
+					w.must(w.sim.MkdirAll(dir + `\mine`))
+					w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\mine\`, string(d.volume)))
+					w.must(w.sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Object: string(d.volume)}, winerr.ErrorMoreData))
+					w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
+					for _, isReadOnly := range []bool{true, false, false} {
+						list, err := d.Storage.ListDisks(t.Context(), csiproxy.Selector{SerialNumber: d.serial})
+						w.must(err)
+						partition := list[0].Partitions[len(list[0].Partitions)-1]
+						simtest.Want(t, "the paths of the volume", partition.Paths, []string{d.staging})
+						simtest.Want(t, "its error", partition.Error, "it is mounted at more directories than can be listed")
+						simtest.WantError(t, d.Disk.SetDiskState(t.Context(), list[0].Number, false), csiproxy.ErrFailedPrecondition, "is mounted at")
+						elsewhere := &tenant{Operations: d.Operations, serial: d.serial, staging: strings.Replace(d.staging, `\globalmount`, `-2\globalmount`, 1)}
+						simtest.WantError(t, stagingOf(elsewhere)(t.Context()), csiproxy.ErrFailedPrecondition, "staged")
+						wantAtOnce(t, "UnstageVolume", func(ctx context.Context) error {
+							unstaged, err := d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+							simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
+							return err
+						})
+						wantAtOnce(t, "StageVolume", func(ctx context.Context) error {
+							return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+								Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging, ReadOnly: isReadOnly}))
+						})
+					}
+				})
+			})
+		}
+	}
+}
+
 // A driver at the shared endpoints, whose disk is no driver's, stages its volume beside mount points of it in a driver's directory,
 // which aren't asked, since they may hang. It doesn't take the disk offline, since that driver may have mounted the volume there.
 func TestMountPointOfNobodysVolume(t *testing.T) {

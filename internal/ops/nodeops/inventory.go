@@ -5,6 +5,7 @@ package nodeops
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,7 +26,8 @@ func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
 	return map[string]int{"online": len(online), "offline": offline}, err
 }
 
-// StagedVolumes returns how many volumes are mounted below the allowed directories.
+// StagedVolumes returns how many volumes are mounted below the allowed directories. A volume with more mount points than Windows can
+// list isn't counted.
 func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	names, err := n.calls.FindVolumes(ctx)
 	if err != nil {
@@ -34,7 +36,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	count := 0
 	for _, name := range names {
 		paths, err := n.calls.VolumePathNames(ctx, name)
-		if winerr.IsGone(err) {
+		if winerr.IsGone(err) || errors.Is(err, winerr.ErrorMoreData) {
 			continue
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -62,5 +63,9 @@ func TestInventory(t *testing.T) {
 	simtest.Mount(t, r.sim, `C:\elsewhere`, string(volume))
 	if staged, err := n.StagedVolumes(ctx); staged != 0 || err != nil {
 		t.Errorf("%d volumes are staged (%v), want none: one is mounted elsewhere", staged, err)
+	}
+	r.must(r.sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Object: string(volume), Count: 1}, winerr.ErrorMoreData))
+	if staged, err := n.StagedVolumes(ctx); staged != 0 || err != nil {
+		t.Errorf("%d volumes are staged (%v), want none: one has too many mount points", staged, err)
 	}
 }

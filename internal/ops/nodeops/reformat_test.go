@@ -13,6 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // The directories in which an administrator mounts volumes for sig-storage-local-static-provisioner.
@@ -110,6 +112,9 @@ func TestReformatOfUsedVolume(t *testing.T) {
 			simtest.Mount(t, sim, elsewhere, string(id))
 			return nil
 		}, says: "is mounted at several places"},
+		"it is mounted at many places": {use: func(_ *testing.T, sim *winsim.System, id csiproxy.VolumeID) error {
+			return sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Object: string(id)}, winerr.ErrorMoreData)
+		}, says: "more directories than can be listed"},
 		"it has a drive letter": {use: func(_ *testing.T, sim *winsim.System, _ csiproxy.VolumeID) error {
 			return sim.SetVolumeLetter(localVolume, "X:")
 		}, says: `X:\`},

@@ -347,6 +347,32 @@ func TestManyMountPoints(t *testing.T) {
 	}
 }
 
+// A volume with more mount points than Windows can list is mounted where the search of links finds it, and at many more places.
+func TestTooManyMountPointsToList(t *testing.T) {
+	s := newShared(t)
+	for _, path := range []string{directoryOf("red"), simtest.Kubelet, directoryOf("blue"), `C:\logs`} {
+		s.mountAt(t, path+`\mount`)
+	}
+	simtest.Mount(t, s.sim, directoryOf("red")+`\mine`, string(s.volumes["blue"]))
+	query := winsim.Match{Call: win.CallVolumePathNames, Object: string(s.volumes["red"])}
+	for who, finder := range map[string]*users.Finder{"red": s.own["red"], "": s.node} {
+		simtest.Must(t, s.sim.Fail(query, winerr.ErrorMoreData))
+		simtest.Want(t, "where it is mounted", s.mountedTo(t, who), []string{simtest.Kubelet + `\mount`, directoryOf("red") + `\mount`,
+			users.ManyMore})
+		for object, want := range map[string]error{directoryOf("red"): csiproxy.ErrUnavailable, simtest.Kubelet: csiproxy.ErrUnavailable} {
+			broken := winsim.Match{Call: win.CallReadDir, Object: object, Count: 1}
+			simtest.Must(t, s.sim.Fail(broken, winerr.ErrorIODevice))
+			_, err := finder.MountedAt(t.Context(), string(s.volumes["red"]))
+			simtest.WantErrorOf(t, "while not all links are known", err, want)
+		}
+		s.sim.ResetRules()
+	}
+	simtest.Must(t, s.sim.Fail(query, winerr.ErrorMoreData))
+	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
+	_, err := s.node.MountedAt(t.Context(), string(s.volumes["red"]))
+	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
+}
+
 // mountAt makes a mount point of red's volume.
 func (s *shared) mountAt(t *testing.T, path string) {
 	t.Helper()

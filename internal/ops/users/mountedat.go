@@ -5,12 +5,14 @@ package users
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // MountedAt returns where a volume is mounted: drives, as C:\, and directories without a backslash at their end, in the policy's
@@ -21,8 +23,14 @@ import (
 // so is what another driver holds than the volume's. A volume that is no driver's counts as mounted, unasked, where a driver holds
 // the directory: the driver may have mounted it, and its disk must stay online while it is used. For the same reason a volume
 // counts as mounted in a directory outside of the allowed ones whose query hangs or fails.
+//
+// If Windows has too many mount points of the volume to list them, the allowed directories are searched instead, and the last path is
+// ManyMore.
 func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
 	recorded, err := f.sys.VolumePathNames(ctx, name)
+	if errors.Is(err, winerr.ErrorMoreData) {
+		return f.mountedByLinks(ctx, csiproxy.VolumeID(name))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +67,32 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 		}
 	}
 	return paths, ctx.Err()
+}
+
+// ManyMore stands for the paths of a volume with more mount points than Windows can list. As a path outside of the allowed
+// directories would, it keeps the volume's disk online.
+const ManyMore = "more directories than can be listed"
+
+// mountedByLinks returns where a volume is mounted in the allowed directories, without the own directories of other drivers than the
+// volume's, and ManyMore.
+func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (paths []string, _ error) {
+	owner, err := f.ownerOfVolume(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	links, incomplete, err := f.Links(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	if incomplete != nil {
+		return nil, unknownLinks(incomplete)
+	}
+	for _, l := range links.All {
+		if l.Link.IsMountPoint() && id.Equal(csiproxy.VolumeID(l.Link.Volume)) {
+			paths = append(paths, l.Path.String())
+		}
+	}
+	return append(paths, ManyMore), nil
 }
 
 // addOfOthers adds those directories of other drivers where a volume counts as mounted.
