@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -29,7 +32,7 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 		isKnown := !path.IsOutside() && (len(p.roots) == 1 || path.full().inside(p.allowed[0]) || p.DriverOf(path) != "")
 		if !isKnown && len(l.names) > 0 {
 			if places == nil {
-				if places, err = p.places(ctx, sys); err != nil {
+				if places, err = p.places(ctx, sys, listed); err != nil {
 					return nil, err
 				}
 			}
@@ -81,8 +84,8 @@ type place struct {
 // maxPlaces bounds the places that begin with a mount point: a driver may have planted any number of these.
 const maxPlaces = 100
 
-// places returns the places of the outermost allowed directories.
-func (p *Policy) places(ctx context.Context, sys System) (places []place, _ error) {
+// places returns the places of the outermost allowed directories in which listed paths may lie.
+func (p *Policy) places(ctx context.Context, sys System, listed []string) (places []place, _ error) {
 	for _, root := range p.roots {
 		places = append(places, place{root, root})
 		resolved, err := withoutLinksAt(ctx, sys, root)
@@ -93,6 +96,9 @@ func (p *Policy) places(ctx context.Context, sys System) (places []place, _ erro
 			continue
 		}
 		names, err := sys.VolumePathNames(ctx, resolved.drive)
+		if errors.Is(err, winerr.ErrorMoreData) {
+			names, err = drivesOf(ctx, sys, listed, resolved.drive), nil
+		}
 		if err != nil && !winerr.IsGone(err) {
 			return nil, err
 		}
@@ -103,6 +109,26 @@ func (p *Policy) places(ctx context.Context, sys System) (places []place, _ erro
 		}
 	}
 	return places, nil
+}
+
+// drivesOf returns the drives of a volume among those of listed paths. A drive that gives no answer soon isn't the volume's.
+func drivesOf(ctx context.Context, sys System, listed []string, volume string) (drives []string) {
+	var all []string
+	for _, path := range listed {
+		if drive, _, _ := strings.Cut(path, `\`); len(drive) == len("C:") && !slices.Contains(all, drive) {
+			all = append(all, drive)
+		}
+	}
+	const timeout = 200 * time.Millisecond
+	for drive, outcome := range operation.Ask(ctx, all, timeout, func(ctx context.Context, drive string) (bool, error) {
+		there, err := volumeOfDrive(ctx, sys, drive)
+		return strings.EqualFold(there, volume), err
+	}) {
+		if isOfVolume, err := outcome.Get(); err == nil && isOfVolume {
+			drives = append(drives, drive+`\`)
+		}
+	}
+	return drives
 }
 
 // respell returns a location in the spelling of the allowed directory that it lies in. If several hold it, one in which it belongs to

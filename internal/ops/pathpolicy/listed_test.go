@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -57,6 +59,30 @@ func TestListed(t *testing.T) {
 	must(t, sys.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, winerr.ErrorIODevice))
 	_, err = p.Listed(t.Context(), sys, listed)
 	simtest.WantErrorOf(t, "the volume of kubelet's directory", err, winerr.ErrorIODevice)
+}
+
+// Anybody can plant more mount points of the volume with kubelet's directory than Windows can list. Paths on its drive are found
+// all the same; a drive that hangs isn't waited for.
+func TestListedBesideTooManyMountPoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		for _, drive := range []string{"D:", "E:"} {
+			lettered, _ := newVolume(t, sys)
+			must(t, sys.SetVolumeMountPoint(t.Context(), drive+`\`, lettered))
+		}
+		must(t, sys.MkdirAll(`D:\kubelet`))
+		must(t, sys.Rename(kubelet, kubelet+`-old`, false))
+		must(t, sys.Junction(kubelet, `D:\kubelet`))
+		must(t, sys.Fail(winsim.Match{Call: win.CallVolumePathNames}, winerr.ErrorMoreData))
+		must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "E:"}, time.Hour))
+		begun := time.Now()
+		p := pathpolicy.Default()
+		found, err := p.Listed(t.Context(), sys, []string{`D:\kubelet\x\`, `E:\kubelet\x\`, `D:\kubelet\y\`, `F:\kubelet\x\`})
+		must(t, err)
+		simtest.Want(t, "found", found, []string{kubelet + `\x`, `E:\kubelet\x`, kubelet + `\y`, `F:\kubelet\x`})
+		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond)
+		time.Sleep(2 * time.Hour) // of the bubble: until what hangs has ended
+	})
 }
 
 // A volume mounted in a directory that is an allowed one by another path is found at each path that Windows has for it. With one
