@@ -30,14 +30,19 @@ func TestDriverEndsUseOfSickDisk(t *testing.T) {
 		"UnmountVolume": func(ctx context.Context, d *tenant) error { return d.Volume.UnmountVolume(ctx, d.volume, d.staging) },
 		"Rmdir":         func(ctx context.Context, d *tenant) error { return d.Filesystem.Rmdir(ctx, d.staging, true) },
 	} {
-		for _, refusal := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied, winerr.ErrorNotReady} {
+		for i, refusal := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorIODevice} {
+			isLink := i == 3
 			if name == "UnstageVolume" && refusal == winerr.ErrorNotReady {
 				continue // it is tried again, as by the node's own operations
 			}
-			t.Run(fmt.Sprint(name, refusal), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, refusal, ", kubelet's directory is a link: ", isLink), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newTenants(t)
 					d, other := w.own[red], w.own[blue]
+					if isLink {
+						w.must(w.sim.Rename(simtest.Kubelet, `C:\real`, false))
+						w.must(w.sim.Junction(simtest.Kubelet, `C:\real`))
+					}
 					w.begin(d)
 					w.begin(other)
 					w.must(d.Storage.UnpublishVolume(t.Context(), d.target))

@@ -216,7 +216,9 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
 	// Calls of its own: those that hang keep no other driver's waiting.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
-	sys := scope.NewSystem(p.calls, s.owners, driver, s.paths.DriverAt)
+	sys := scope.NewSystem(p.calls, s.owners, driver, func(ctx context.Context, listed []string) (map[string]bool, error) {
+		return s.paths.DriversAt(ctx, p.calls, listed)
+	})
 	p.sys, p.hasVolume, p.lastingOwnerOf = sys, sys.HasVolume, sys.OwnerOf
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})

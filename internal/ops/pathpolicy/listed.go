@@ -49,6 +49,19 @@ func (p *Policy) ParseListed(listed string) Path {
 	return p.fromListed(l)
 }
 
+// DriversAt returns the drivers in whose own directories a volume is mounted by the paths that Windows lists, without those of drives.
+// "" is among them if it is mounted elsewhere, too.
+func (p *Policy) DriversAt(ctx context.Context, sys System, listed []string) (drivers map[string]bool, _ error) {
+	paths, err := p.Listed(ctx, sys, listed)
+	drivers = make(map[string]bool)
+	for _, path := range paths {
+		if parsed := p.ParseListed(path); !parsed.IsDrive() {
+			drivers[p.DriverOf(parsed)] = true
+		}
+	}
+	return drivers, err
+}
+
 func (p *Policy) fromListed(l location) Path {
 	if path, ok := p.locate(l); ok && len(path.names) > 0 {
 		return path

@@ -85,6 +85,28 @@ func TestListedBesideTooManyMountPoints(t *testing.T) {
 	})
 }
 
+// In whose own directories a volume is mounted is asked without its drives.
+func TestDriversAt(t *testing.T) {
+	sys := newNode(t)
+	must(t, sys.Rename(kubelet, `C:\kubelet`, false))
+	must(t, sys.Junction(kubelet, `C:\kubelet`))
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, Drivers: []pathpolicy.Driver{{Name: "blue"}, {Name: "red"}}})
+	must(t, err)
+	for listed, want := range map[string]map[string]bool{
+		`C:\kubelet\plugins\blue\x\ ` + kubelet + `\plugins\red\x\`: {"blue": true, "red": true},
+		`X:\ C:\kubelet\plugins\blue\x\`:                            {"blue": true},
+		`C:\logs\x\ C:\kubelet\plugins\green\x\`:                    {"": true},
+		`X:\`:                                                       {},
+	} {
+		drivers, err := p.DriversAt(t.Context(), sys, strings.Fields(listed))
+		must(t, err)
+		simtest.Want(t, listed, drivers, want)
+	}
+	must(t, sys.Fail(winsim.Match{Call: win.CallOpen}, winerr.ErrorIODevice))
+	_, err = p.DriversAt(t.Context(), sys, []string{`C:\kubelet\plugins\blue\x\`})
+	simtest.WantErrorOf(t, "kubelet's directory", err, winerr.ErrorIODevice)
+}
+
 // A volume mounted in a directory that is an allowed one by another path is found at each path that Windows has for it. With one
 // allowed directory, its own paths take no call.
 func TestListedByMountPoint(t *testing.T) {

@@ -120,15 +120,6 @@ func (p *Policy) MayReformatAt(path string) bool {
 	})
 }
 
-// DriverAt returns the driver in whose own directories a path lies, by its text; "" if it lies in none of them.
-func (p *Policy) DriverAt(path string) string {
-	l, err := split(path, "")
-	if err != nil {
-		return ""
-	}
-	return p.driverOf(l)
-}
-
 // below returns a directory further down.
 func (l location) below(names ...string) location {
 	return location{l.drive, slices.Concat(l.names, names)}
@@ -316,12 +307,8 @@ func (p *Policy) DriverOf(path Path) string {
 	if len(p.drivers) == 0 || path.volume != "" {
 		return ""
 	}
-	return p.driverOf(path.full())
-}
-
-func (p *Policy) driverOf(l location) string {
 	for driver, dirs := range p.drivers {
-		if slices.ContainsFunc(dirs, l.inside) {
+		if slices.ContainsFunc(dirs, path.full().inside) {
 			return driver
 		}
 	}

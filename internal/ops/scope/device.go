@@ -127,7 +127,8 @@ func (d *sickDisk) Close() error {
 // ownsSickDisk presumes whether a disk that refuses to say what it is belongs to the driver, which must be able to end its
 // use of the disk. It does if a volume of the disk is mounted in the driver's own directories alone, or was so when a sick disk
 // that is still open was opened. If an earlier disk with the same number named its owner, only that driver can own this disk, and
-// mount points in the directories of others are ignored, since they may be planted. A volume that gives no answer proves nothing.
+// mount points in the directories of others are ignored, since they may be planted. They may be too many to list: then the volume counts
+// as mounted in that driver's directories. A volume that gives no answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	last, isKnown := s.table.lastOwners.Load(n)
 	if isKnown && last != s.driver.Name {
@@ -144,15 +145,12 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	}
 	names, _ := s.System.FindVolumes(ctx)
 	for _, outcome := range operation.Ask(ctx, names, silentTimeout, func(ctx context.Context, name string) (bool, error) {
-		paths, _ := s.System.VolumePathNames(ctx, name)
-		drivers := make(map[string]bool) // in whose own directories it is mounted
-		for _, path := range paths {
-			if driver := s.driverAt(path); len(path) > len(`C:\`) && (!isKnown || driver == s.driver.Name) {
-				drivers[driver] = true
-			}
-		}
-		if len(drivers) != 1 || !drivers[s.driver.Name] {
-			return false, nil
+		paths, err := s.System.VolumePathNames(ctx, name)
+		isAmongMany := isKnown && errors.Is(err, winerr.ErrorMoreData)
+		drivers, err := s.driversAt(ctx, paths)
+		isOwn := isAmongMany || drivers[s.driver.Name] && (isKnown || len(drivers) == 1)
+		if err != nil || !isOwn {
+			return false, err
 		}
 		extents, err := device.ExtentsOf(ctx, s.System, device.VolumePath(name))
 		return len(extents) == 1 && extents[0].DiskNumber == n, err

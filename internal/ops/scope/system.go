@@ -29,17 +29,19 @@ import (
 // owner is known.
 type System struct {
 	win.System
-	table  *Table
-	driver Driver
-	// driverAt returns the driver in whose own directories a path lies; "" if it lies in none's.
-	driverAt func(path string) (driver string)
-	sick     sync.Map // the sick disks that are open now, *sickDisk
+	table     *Table
+	driver    Driver
+	driversAt driversAt
+	sick      sync.Map // the sick disks that are open now, *sickDisk
 }
 
-// NewSystem returns the system of a driver. sys is the node's. driverAt returns the driver in whose own directories a path
-// lies; "" if it lies in none's. Only the driver mounts volumes there.
-func NewSystem(sys win.System, table *Table, driver Driver, driverAt func(path string) (driver string)) *System {
-	return &System{System: sys, table: table, driver: driver, driverAt: driverAt}
+// driversAt returns the drivers in whose own directories a volume is mounted by the paths that Windows lists; "" is among them if it
+// is mounted elsewhere, too. Only the driver mounts volumes in its own directories.
+type driversAt = func(ctx context.Context, listed []string) (drivers map[string]bool, _ error)
+
+// NewSystem returns the system of a driver. sys is the node's.
+func NewSystem(sys win.System, table *Table, driver Driver, at driversAt) *System {
+	return &System{System: sys, table: table, driver: driver, driversAt: at}
 }
 
 // refused is the error of a change of what isn't the driver's.

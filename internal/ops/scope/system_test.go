@@ -31,12 +31,15 @@ type node struct {
 	*winsim.System
 	disks   map[string]csiproxy.DiskNumber // by the driver's name
 	volumes map[string]string
+
+	listedErr error // of the question in whose directories volumes are mounted
 }
 
 const ownDir, otherDir = simtest.Kubelet + `\plugins\own`, simtest.Kubelet + `\plugins\other`
 
 func newNode(t testing.TB) *node {
-	n := &node{simtest.OpenNode(t, winsim.Config{}), make(map[string]csiproxy.DiskNumber), make(map[string]string)}
+	n := &node{System: simtest.OpenNode(t, winsim.Config{}), disks: make(map[string]csiproxy.DiskNumber),
+		volumes: make(map[string]string)}
 	for name, dir := range map[string]string{"own": ownDir, "other": otherDir} {
 		number := simtest.Attach(t, n.System, winsim.DiskSpec{VendorID: name, Serial: name})
 		simtest.Partition(t, n.System, number, 1)
@@ -58,16 +61,20 @@ func (n *node) of(t testing.TB, sys win.System) *System {
 		{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}, Servers: []string{"other.example.com"}}}
 	table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 	simtest.Must(t, err)
-	return NewSystem(sys, table, drivers[0], driverAt)
-}
-
-func driverAt(path string) string {
-	for driver, dir := range map[string]string{"own": ownDir, "other": otherDir} {
-		if strings.HasPrefix(path, dir) {
-			return driver
+	return NewSystem(sys, table, drivers[0], func(_ context.Context, listed []string) (map[string]bool, error) {
+		found := make(map[string]bool)
+		for _, path := range listed {
+			switch {
+			case strings.HasPrefix(path, ownDir):
+				found["own"] = true
+			case strings.HasPrefix(path, otherDir):
+				found["other"] = true
+			case len(path) > len(`C:\`):
+				found[""] = true
+			}
 		}
-	}
-	return ""
+		return found, n.listedErr
+	})
 }
 
 // calls are all calls that take a volume's name or a path in it. Those of changes leave nothing to undo.
@@ -276,8 +283,11 @@ func TestSickDisk(t *testing.T) {
 		}},
 		"it was the driver's, and isn't mounted": {last: []string{"own"},
 			prepare: func(n *node) error { return n.DeleteVolumeMountPoint(context.Background(), ownDir+`\`) }},
-		"it was another driver's": {last: []string{"other"}},
-		"it was nobody's":         {last: []string{""}},
+		"mounted at too many places":                        {prepare: mountAtMany},
+		"it was the driver's, and is mounted at too many":   {last: []string{"own"}, isOwn: true, prepare: mountAtMany},
+		"whose directories it is mounted in can't be asked": {prepare: func(n *node) error { n.listedErr = winerr.ErrorIODevice; return nil }},
+		"it was another driver's":                           {last: []string{"other"}},
+		"it was nobody's":                                   {last: []string{""}},
 		"on two disks": {extents: func(n *node) []win.DiskExtent {
 			return []win.DiskExtent{{DiskNumber: n.disks["own"]}, {DiskNumber: n.disks["other"]}}
 		}},
@@ -340,6 +350,11 @@ const planted = otherDir + `-planted` // in a directory of the other driver's, t
 // mountInOtherDir mounts the driver's volume in the other driver's directory.
 func mountInOtherDir(n *node) error {
 	return errors.Join(n.MkdirAll(planted), n.SetVolumeMountPoint(context.Background(), planted+`\`, n.volumes["own"]))
+}
+
+// mountAtMany has Windows find too many mount points of the driver's volume to list them, once.
+func mountAtMany(n *node) error {
+	return n.Fail(winsim.Match{Call: win.CallVolumePathNames, Object: n.volumes["own"], Count: 1}, winerr.ErrorMoreData)
 }
 
 // What a disk has said of its owner counts until the next disk with the number says whose it is.
@@ -484,7 +499,7 @@ func TestOwnerOfDisk(t *testing.T) {
 			{Name: "other", Disks: []DiskPattern{{SerialNumber: "shared"}, {Adapter: &adapter}}}}
 		table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
-		s := NewSystem(sys, table, drivers[0], func(string) string { return "" })
+		s := NewSystem(sys, table, drivers[0], nil)
 		simtest.WantErrorOf(t, name, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone)), test.want)
 		if test.portals == nil {
 			continue
@@ -607,7 +622,7 @@ func (n *initiatorOf) ofDriver(t *testing.T) *System {
 		{Name: "other", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.3"}}}}
 	table, err := New(nil, drivers, slog.New(slog.DiscardHandler)) // all is asked by the driver's own calls
 	simtest.Must(t, err)
-	return NewSystem(n, table, drivers[0], func(string) string { return "" })
+	return NewSystem(n, table, drivers[0], nil)
 }
 
 // A session of another driver's that hangs or fails doesn't keep a driver from its own disk. A disk to which sessions of two
