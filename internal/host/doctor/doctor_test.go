@@ -239,6 +239,11 @@ func TestFaults(t *testing.T) {
 				f.must(f.sim.MkdirAll(`C:\data\kubelet`))
 				f.KubeletPath = `C:\data\kubelet\`
 			}},
+		"a disk is mounted in the kubelet directory": {"kubelet-directory", warns, `kubelet\pods is a link or a mount point`, "",
+			func(f *fixture) {
+				volume, _ := simtest.Volume(f.t, f.sim)
+				simtest.Mount(f.t, f.sim, simtest.Kubelet+`\pods`, volume)
+			}},
 		"SAN policy OfflineAll":      {"san-policy", warns, "OfflineAll", "", sanPolicy(win.SANOfflineAll)},
 		"SAN policy OfflineInternal": {"san-policy", warns, "OfflineInternal", "", sanPolicy(win.SANOfflineInternal)},
 		"SAN policy OfflineShared":   {"", "", "", "", sanPolicy(win.SANOfflineShared)},

@@ -49,6 +49,18 @@ func checkKubeletDirectory(ctx context.Context, n *asked) (string, []Finding, er
 				path[:i])), nil
 		}
 	}
+	for _, name := range []string{"pods", "plugins", `plugins\kubernetes.io`, `plugins\kubernetes.io\csi`} {
+		dir := path + `\` + name
+		a, err := w.FileAttributes(ctx, dir)
+		switch {
+		case errors.Is(err, winerr.ErrorFileNotFound), errors.Is(err, winerr.ErrorPathNotFound):
+		case err != nil:
+			return "", faults, fmt.Errorf("query %s: %w", dir, err)
+		case a&win.AttributeReparsePoint != 0:
+			faults = append(faults, warning("mount such a disk at the kubelet directory or above it",
+				"%s is a link or a mount point: volumes and links behind it don't count as in use", dir))
+		}
+	}
 	volume, err := w.VolumeOf(ctx, path)
 	if err != nil {
 		return "", faults, fmt.Errorf("find the volume of %s: %w", path, err)
