@@ -38,12 +38,13 @@ func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) 
 	if errors.Is(err, winerr.ErrorInvalidParameter) {
 		f, err = e.dir.handle.OpenAt(ctx, name, o)
 	}
-	switch {
-	case errors.Is(err, winerr.ErrorInvalidParameter) && several:
+	if errors.Is(err, winerr.ErrorInvalidParameter) && several {
 		return nil, winerr.ErrorReparsePointEncountered
-	case errors.Is(err, winerr.ErrorInvalidParameter):
+	}
+	if errors.Is(err, winerr.ErrorInvalidParameter) {
 		return e.openByPath(ctx, o)
-	case several, !errors.Is(err, winerr.ErrorReparsePointEncountered):
+	}
+	if several || !errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return f, err // one of several elements may really be a link
 	}
 	if e.dir.entry.dir == nil {

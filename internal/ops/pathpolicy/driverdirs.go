@@ -78,14 +78,16 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 // reasonOfKubelet returns why a driver can't have a directory in kubelet's, given the names below that; "" if it can.
 func reasonOfKubelet(names []string) string {
 	first := names[0]
-	switch {
-	case winname.Equal(first, "pods"):
+	if winname.Equal(first, "pods") {
 		return "the directories of the pods belong to no driver"
-	case winname.Equal(first, "plugins") && len(names) == 1:
+	}
+	if winname.Equal(first, "plugins") && len(names) == 1 {
 		return "plugins holds the directories of all drivers"
-	case winname.Equal(first, "plugins") && winname.Equal(names[1], "kubernetes.io"):
+	}
+	if winname.Equal(first, "plugins") && winname.Equal(names[1], "kubernetes.io") {
 		return `plugins\kubernetes.io holds the volumes of all drivers`
-	case winname.Equal(first, "plugins"):
+	}
+	if winname.Equal(first, "plugins") {
 		// Whether or not that driver is in the file: a node may have it at any time.
 		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
 	}

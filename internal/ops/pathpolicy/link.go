@@ -70,14 +70,16 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 			return err == nil, err
 		}
 		link, err := e.settledLink(ctx)
-		switch {
-		case Missing(err): // the entry was removed meanwhile
+		if Missing(err) { // the entry was removed meanwhile
 			continue
-		case errors.Is(err, winerr.ErrorNotAReparsePoint):
+		}
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "a file or directory is there already")
-		case err != nil:
+		}
+		if err != nil {
 			return false, err
-		case link.Tag == win.TagSymlink && same(link):
+		}
+		if link.Tag == win.TagSymlink && same(link) {
 			return false, nil
 		}
 		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists,

@@ -99,14 +99,16 @@ func (p *Policy) belowPods(path Path) (names []string, ok bool) {
 // isPodsOwn reports whether a path lies in the directory of a pod, but not where kubelet has its volumes.
 // names are those of the path below the directory of pods.
 func isPodsOwn(names []string) bool {
-	switch {
-	case len(names) < 2:
+	if len(names) < 2 {
 		return false
-	case winname.Equal(names[1], subpathsDirectory):
+	}
+	if winname.Equal(names[1], subpathsDirectory) {
 		return len(names) > podSubpathNames
-	case !winname.Equal(names[1], volumesDirectory):
+	}
+	if !winname.Equal(names[1], volumesDirectory) {
 		return true
-	case len(names) > podVolumeNames && winname.Equal(names[2], csiVolumes):
+	}
+	if len(names) > podVolumeNames && winname.Equal(names[2], csiVolumes) {
 		return len(names) > podVolumeNames+1
 	}
 	return len(names) > podVolumeNames
@@ -126,14 +128,16 @@ func (e Entry) CheckSearched() error {
 func (p *Policy) unsearched(path Path) (reason string) {
 	above := path.names[:max(0, len(path.names)-1)]
 	podNames, _ := p.belowPods(path)
-	switch {
-	case path.volume != "":
+	if path.volume != "" {
 		return "the path leads into a mounted volume"
-	case slices.ContainsFunc(above, isPodData):
+	}
+	if slices.ContainsFunc(above, isPodData) {
 		return "the path lies in one of kubelet's directories for data that belong to no volume of a driver"
-	case isPodsOwn(podNames):
+	}
+	if isPodsOwn(podNames) {
 		return "the path lies in the directory of a pod, but not where kubelet has its volumes"
-	case p.depth(path) > maxLinkDepth:
+	}
+	if p.depth(path) > maxLinkDepth {
 		return fmt.Sprintf("the path lies more than %d levels below an allowed directory", maxLinkDepth)
 	}
 	return ""

@@ -42,10 +42,10 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 		}
 		return nil
 	})
-	switch {
-	case errors.Is(err, winerr.ErrorReparsePointEncountered):
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return p.Resolve(ctx, sys, path)
-	case Missing(err):
+	}
+	if Missing(err) {
 		return Resolved{}, nil
 	}
 	return r, err
@@ -71,14 +71,16 @@ func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, 
 		return UnknownByName, nil
 	}
 	attributes, err := sys.AttributesWithoutLinks(ctx, path.String())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return NothingByName, err
-	case err == nil && attributes&win.AttributeReparsePoint != 0:
+	}
+	if err == nil && attributes&win.AttributeReparsePoint != 0 {
 		return LinkByName, nil
-	case err == nil:
+	}
+	if err == nil {
 		return PlainByName, nil
-	case mayOpenAllTheSame(err):
+	}
+	if mayOpenAllTheSame(err) {
 		return UnknownByName, nil
 	}
 	return UnknownByName, err

@@ -105,10 +105,10 @@ func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
 		return w.enter(ctx, path, win.FileOpen)
 	}
 	f, err := w.openWhole(ctx, path, ForAttributes)
-	switch {
-	case err == nil:
+	if err == nil {
 		return f, nil
-	case !errors.Is(err, winerr.ErrorReparsePointEncountered):
+	}
+	if !errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return nil, &csiproxy.Error{Object: quote.Text(path.String()), Err: err}
 	}
 	e, err := w.to(ctx, path, win.FileOpen)

@@ -193,14 +193,14 @@ func (e Entry) openDirectory(ctx context.Context, disposition win.Disposition) (
 	const attempts = 4
 	for range attempts {
 		f, err := e.openPlain(ctx)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && disposition == win.FileOpenIf:
+		if errors.Is(err, fs.ErrNotExist) && disposition == win.FileOpenIf {
 			f, err = e.Open(ctx, Directory(win.FileCreate))
 			if errors.Is(err, winerr.ErrorAlreadyExists) {
 				continue
 			}
 			return f, nil, err
-		case !errors.Is(err, winerr.ErrorReparsePointEncountered):
+		}
+		if !errors.Is(err, winerr.ErrorReparsePointEncountered) {
 			return f, nil, err
 		}
 		if f, err = e.Open(ctx, Directory(win.FileOpen)); err != nil {
@@ -303,15 +303,17 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 		f.handle, err = e.openAt(ctx, o)
 		return err
 	})
-	switch {
-	case errors.Is(err, winerr.ErrorReparsePointEncountered):
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
-	case errors.Is(err, fs.ErrNotExist):
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, missing{err}
-	case winerr.IsGone(err): // this says nothing about what is at the path
+	}
+	if winerr.IsGone(err) { // this says nothing about what is at the path
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
 			Err: err}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
 	}
 	if w.policy.territory != nil {
@@ -393,10 +395,10 @@ func (e Entry) path() Path {
 // directory that contains one or a system path: only the administrator removes these.
 func (e Entry) CheckReplaceable() error {
 	p, path := e.walk.policy, e.path()
-	switch {
-	case p.holdsAllowed(path):
+	if p.holdsAllowed(path) {
 		return e.refused(csiproxy.ErrInvalidArgument, "refusing to remove or replace an allowed directory, or one that holds it")
-	case e.walk.holdsSystem(path):
+	}
+	if e.walk.holdsSystem(path) {
 		return e.refused(csiproxy.ErrInvalidArgument, "it holds files of Windows, of kubelet or of csi-proxy itself")
 	}
 	return nil

@@ -227,12 +227,13 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 // the driver's own directories, and at published paths those to the driver's directories or shares.
 func (t *territory) mayOwn(path Path, link Link) bool {
 	depth, isPublished := t.publishedDepth(path.full())
-	switch {
-	case path.volume != "" || !t.has(path.full()) || isPublished && depth != 0:
+	if path.volume != "" || !t.has(path.full()) || isPublished && depth != 0 {
 		return false
-	case !isPublished:
+	}
+	if !isPublished {
 		return true
-	case link.Kind == LinkToShare:
+	}
+	if link.Kind == LinkToShare {
 		return t.share(link.Target())
 	}
 	return link.Kind == LinkInside && slices.ContainsFunc(t.dirs, link.Path.full().inside)

@@ -81,10 +81,10 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 		owner = s.driver.Name
 		_, err = h.Number(ctx) // a disk that is still there had the number when its volume said that it lies there
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case owner != s.driver.Name:
+	}
+	if owner != s.driver.Name {
 		return nil, errNotOwn
 	}
 	isOwn = true

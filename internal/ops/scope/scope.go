@@ -286,12 +286,13 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 			break
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return "", nil, ctx.Err()
-	case target == "" && err != nil:
+	}
+	if target == "" && err != nil {
 		return "", nil, err
-	case target == "" && len(left) > 0:
+	}
+	if target == "" && len(left) > 0 {
 		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "an iSCSI session doesn't say which disks it has")
 	}
 	// The disk still has the number, so it had it when the sessions were asked for theirs.
@@ -303,10 +304,10 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
 	return func(ctx context.Context, s win.ISCSISession) (bool, error) {
 		devices, err := sys.ISCSISessionDevices(ctx, s.ID)
-		switch {
-		case errors.Is(err, winerr.ISDSCInvalidSessionID): // it has ended meanwhile
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
 			return false, nil
-		case err != nil:
+		}
+		if err != nil {
 			return false, err
 		}
 		return slices.ContainsFunc(devices, func(attached win.ISCSIDevice) bool { return attached.Device.DeviceNumber == n }), nil

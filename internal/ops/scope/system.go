@@ -53,11 +53,11 @@ func (s *System) refused(what string) error {
 // by its interface path. Package opendisk opens each disk without access first, so no other driver's is opened for
 // writing.
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	switch {
-	case !isVolume(path):
+	if !isVolume(path) {
 		disk, err := s.openDisk(ctx, path, access, toRelease)
 		return disk, s.hide(err, "disk "+numberOf(path).String())
-	case access == win.AccessNone:
+	}
+	if access == win.AccessNone {
 		return s.openVolume(ctx, path, toRelease, nothing)
 	}
 	return whileOwn(ctx, s, path, toRelease, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
@@ -149,10 +149,10 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 		o = win.OpenOptions{Access: win.FileTraverse | win.FileReadAttributes | win.Synchronize,
 			Share: win.ShareRead | win.ShareWrite | win.ShareDelete, Options: win.FileDirectoryFile | win.FileOpenForBackup}
 	}
-	switch {
-	case o.Disposition == win.FileCreate:
+	if o.Disposition == win.FileCreate {
 		return nil, winerr.ErrorAlreadyExists
-	case o.Options&win.FileDeleteOnClose != 0:
+	}
+	if o.Options&win.FileDeleteOnClose != 0 {
 		return nil, winerr.ErrorAccessDenied
 	}
 	o.Disposition = win.FileOpen // a root is there
