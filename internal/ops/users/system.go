@@ -64,7 +64,7 @@ func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]strin
 func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	all, err := f.SystemDisks(ctx)
 	if err == nil && all[n] != "" {
-		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", all[n])
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "refused, since %s", all[n])
 	}
 	return err
 }
