@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -263,7 +264,7 @@ func callName(name string) (string, error) {
 	names := win.CallNames()
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	if i < 0 {
-		return "", fmt.Errorf("no call %q%s: %w", name, didyoumean.Hint("", name, names), winerr.ErrorNotFound)
+		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "no call %q%s", name, didyoumean.Hint("", name, names))
 	}
 	return names[i], nil
 }
