@@ -111,7 +111,7 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 // CheckVolume implements [csiproxy.StorageOperations].
 func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (
 	checked csiproxy.CheckedVolume, err error) {
-	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	defer s.options.Runner.Done("CheckVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.StagingPath)
 	if err != nil {
 		return checked, err

@@ -12,14 +12,13 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // ExpandVolume implements [csiproxy.StorageOperations].
 func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
 	expanded csiproxy.ExpandedVolume, err error) {
-	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	defer s.options.Runner.Done("ExpandVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	if r.DiskSizeBytes < 0 {
 		return expanded, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
 	}

@@ -26,7 +26,7 @@ const silentTimeout = 5 * time.Second
 
 // GetVolume implements [csiproxy.StorageOperations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
-	defer s.options.Runner.Done("GetVolume", quote.Text(path), time.Now(), &err)
+	defer s.options.Runner.Done("GetVolume", pathText("path", path), time.Now(), &err)
 	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 	if remote, err := unc.Parse(path); err == nil {
 		if !s.Paths.HasShare(path) {

@@ -17,7 +17,7 @@ import (
 
 // PublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) (err error) {
-	defer s.options.Runner.Done("PublishVolume", quote.Text(targetPath), time.Now(), &err)
+	defer s.options.Runner.Done("PublishVolume", pathText("target_path", targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 }
 
 func atStaging(path string, err error) error {
-	return &csiproxy.Error{Object: "staging path " + quote.Text(path), Err: err}
+	return &csiproxy.Error{Object: "staging path " + pathText("staging_path", path), Err: err}
 }
 
 // checkStaged returns an error unless to, where a path leads, is a staged volume or share.
@@ -86,7 +86,7 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 
 // UnpublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) (err error) {
-	defer s.options.Runner.Done("UnpublishVolume", quote.Text(targetPath), time.Now(), &err)
+	defer s.options.Runner.Done("UnpublishVolume", pathText("target_path", targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) 
 	}
 	wanted.Staging, wanted.Privacy, wanted.ReadOnly = true, r.Privacy, r.ReadOnly
 	if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
-		return &csiproxy.Error{Object: "staging path " + quote.Text(r.StagingPath), Err: err}
+		return atStaging(r.StagingPath, err)
 	}
 	return s.Mappings.Map(ctx, wanted)
 }
@@ -42,7 +42,7 @@ func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) 
 // UnstageShare implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (
 	unstaged csiproxy.UnstagedShare, err error) {
-	defer s.options.Runner.Done("UnstageShare", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	defer s.options.Runner.Done("UnstageShare", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
 	if err != nil {
 		return unstaged, err

@@ -26,7 +26,7 @@ import (
 // StageVolume implements [csiproxy.StorageOperations].
 func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (
 	staged csiproxy.StagedVolume, err error) {
-	defer s.options.Runner.Done("StageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	defer s.options.Runner.Done("StageVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	path, err := s.checkRequest(r)
 	if err != nil {
 		return staged, err
@@ -74,6 +74,12 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		return s.finish(ctx, lockedDisk, volume, extent, r, &staged)
 	})
+}
+
+// pathText names a path in errors: an empty one by its field, since a client that misspells the field
+// of a request may send the request without it.
+func pathText(field, path string) string {
+	return quote.Text(cmp.Or(path, field))
 }
 
 // checkRequest does the checks of a request that don't depend on the state of the node.

@@ -18,7 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -27,7 +26,7 @@ import (
 // UnstageVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest) (
 	result csiproxy.UnstagedVolume, err error) {
-	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(request.StagingPath), time.Now(), &err)
+	defer s.options.Runner.Done("UnstageVolume", "at "+pathText("staging_path", request.StagingPath), time.Now(), &err)
 	stagingPath, err := s.Volumes.Parse(request.StagingPath)
 	if err != nil {
 		return result, err
