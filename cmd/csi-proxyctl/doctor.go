@@ -88,9 +88,16 @@ const defaultKubeletPath = `C:\var\lib\kubelet`
 // verdictColours are the colours of what isn't well.
 var verdictColours = map[doctor.Verdict]terminal.Colour{doctor.Problem: terminal.Red, doctor.Warning: terminal.Yellow}
 
+// findingsReply shows the findings. On a system other than Windows one row stands for all checks that need it.
 func findingsReply(findings []doctor.Finding) reply {
 	r := reply{json: findings, colours: make(map[int]terminal.Colour)}
+	var needWindows []string
+	reason := ""
 	for _, f := range findings {
+		if f.NeedsWindows {
+			needWindows, reason = append(needWindows, f.Check), f.Text
+			continue
+		}
 		verdict := string(f.Verdict)
 		if f.Verdict == doctor.Unknown {
 			verdict = "can't tell"
@@ -100,6 +107,9 @@ func findingsReply(findings []doctor.Finding) reply {
 		if f.Advice != "" {
 			r.rows = append(r.rows, []string{" ", " ", "to do: " + f.Advice})
 		}
+	}
+	if n := len(needWindows); n > 0 {
+		r.rows = append(r.rows, []string{fmt.Sprintf("%d others", n), "can't tell", reason + ": " + strings.Join(needWindows, ", ")})
 	}
 	return r
 }

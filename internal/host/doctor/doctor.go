@@ -39,6 +39,8 @@ type Finding struct {
 	Text    string  `json:"finding"`
 	// Advice is what to do about it; empty if there is nothing to do.
 	Advice string `json:"advice,omitempty"`
+	// NeedsWindows reports that the check is unknown since this system isn't Windows.
+	NeedsWindows bool `json:"-"`
 }
 
 // Windows is what the checks read of Windows itself. Package win describes the calls.
@@ -210,15 +212,17 @@ func (c check) findings(ctx context.Context, n *asked) []Finding {
 }
 
 func (c check) unknown(err error) Finding {
-	f := Finding{Check: c.name, Verdict: Unknown, Text: err.Error()}
+	f := Finding{Check: c.name, Verdict: Unknown, Text: err.Error(), NeedsWindows: errors.Is(err, errNeedsWindows)}
 	if errors.Is(err, csiproxy.ErrPermissionDenied) {
 		f.Advice = "run csi-proxyctl doctor as an administrator"
 	}
 	return f
 }
 
+var errNeedsWindows = csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows is needed")
+
 func (n *Node) needsWindows() error {
-	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
+	return fmt.Errorf("%w, and this system is %s", errNeedsWindows, n.System)
 }
 
 func problem(advice, format string, a ...any) Finding {
