@@ -17,16 +17,29 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// With the build tag reference, this isn't csi-proxyctl. It writes docs/csi-proxyctl.md, which is what
-// --help says.
+// With the build tag reference, this isn't csi-proxyctl. It writes docs/csi-proxyctl.md and
+// docs/csi-proxyctl-sim.md, which are what --help says.
 func init() {
 	simulated = (*program).sim // as another init does later
-	if err := os.WriteFile("docs/csi-proxyctl.md", []byte(reference()), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	node, sim, _ := strings.Cut(reference(), "\n## csi-proxyctl sim\n")
+	for page, text := range map[string]string{
+		"csi-proxyctl.md":     node,
+		"csi-proxyctl-sim.md": simIntroduction + strings.ReplaceAll(sim, "\n### ", "\n## "),
+	} {
+		if err := os.WriteFile("docs/"+page, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(0)
 }
+
+const simIntroduction = `# The commands of csi-proxyctl sim
+
+They play the cloud, a pod and the power supply of a [simulated node](test-your-driver.md). The
+released program for Windows lacks them. They also have [the flags of all
+commands](csi-proxyctl.md#csi-proxyctl).
+` + "`make generate` writes this page.\n"
 
 // pageWidth is how many columns a list of flags has on the page.
 const pageWidth = 110
@@ -39,7 +52,7 @@ func reference() string {
 		"csi-proxy-UID in $TMPDIR or /tmp"
 	var b strings.Builder
 	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
-		"generate` writes this page.\n\n" + secretHelp + "\n\n")
+		"generate` writes this page. The\ncommands of a simulated node are in [csi-proxyctl-sim.md](csi-proxyctl-sim.md).\n\n" + secretHelp + "\n\n")
 	var before []*cobra.Command // which the page has
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {
