@@ -7,7 +7,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { defineConfig } from 'vitepress'
+import { defineConfig, type MarkdownRenderer } from 'vitepress'
+
+type StateCore = Parameters<Parameters<MarkdownRenderer['core']['ruler']['push']>[1]>[0]
 
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), '../../..')
 const docs = join(repository, 'docs')
@@ -28,6 +30,16 @@ function titleOf(file: string) {
 
 // anchorOf is the name of a heading in links, by GitHub's rule, which the pages follow.
 const anchorOf = (heading: string) => heading.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_ -]/gu, '').replaceAll(' ', '-')
+
+// A page and a table of as many characters or more are long: on a phone about ten screens, and one.
+const longPage = 12000
+const longTable = 900
+
+function html(state: StateCore, text: string) {
+  const token = new state.Token('html_block', '', 0)
+  token.content = text
+  return token
+}
 
 // The menu: a group for each heading of the index whose table lists pages, an item for each of its rows.
 // The title of a page is its first heading.
@@ -96,6 +108,32 @@ export default defineConfig({
           if (labels.length > 2 && column > 0 && labels[column]) token.attrSet('data-label', labels[column])
           column++
         }
+      })
+      // A long table of a long page is folded on a phone. style.css keeps it open elsewhere.
+      md.core.ruler.push('long-tables', (state) => {
+        if (state.src.length < longPage) return
+        const tokens: typeof state.tokens = []
+        let table: typeof state.tokens = []
+        for (const token of state.tokens) {
+          if (token.type !== 'table_open' && table.length === 0) {
+            tokens.push(token)
+            continue
+          }
+          table.push(token)
+          if (token.type !== 'table_close') continue
+          const cells = table.filter((t) => t.type === 'inline')
+          const isLong = cells.reduce((sum, cell) => sum + cell.content.length, 0) > longTable
+          if (isLong) {
+            const head = table.findIndex((t) => t.type === 'thead_close')
+            const columns = table.slice(0, head).filter((t) => t.type === 'inline').map((t) => t.content).join(', ')
+            const rows = table.slice(head).filter((t) => t.type === 'tr_open').length
+            tokens.push(html(state, `<details class="long-table"><summary>${md.utils.escapeHtml(`${rows} rows: ${columns}`)}</summary>\n`))
+          }
+          tokens.push(...table)
+          if (isLong) tokens.push(html(state, '</details>\n'))
+          table = []
+        }
+        state.tokens = tokens
       })
     }
   },
