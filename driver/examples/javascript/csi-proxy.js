@@ -4,6 +4,7 @@
 // CSI Proxy's storage API in JavaScript: how to connect, to call with a deadline, to try again, and
 // to read an error. docs/go-authors.md explains it.
 
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
@@ -14,6 +15,7 @@ import protobuf from 'protobufjs'
 const proto = fileURLToPath(new URL('../../../api/storage/v1alpha1/storage.proto', import.meta.url))
 const { Storage } = grpc.loadPackageDefinition(loadSync(proto, { keepCase: true, longs: Number, defaults: true }))
   .csiproxy.storage.v1alpha1
+const messages = protobuf.parse(readFileSync(proto, 'utf8'), { keepCase: true }).root.lookup('csiproxy.storage.v1alpha1')
 
 // endpoint is the address of the group. On Windows grpc-js takes the path of a pipe for that of a
 // socket. Elsewhere the daemon runs on a simulated node, with its sockets in a directory.
@@ -22,20 +24,36 @@ export function endpoint(dir) {
   return process.platform === 'win32' ? `unix:////./pipe/${name}` : `unix:${dir}/${name}.sock`
 }
 
+// check throws a TypeError for what protobufjs leaves out of a message or sends as 0 without a word:
+// fields with unknown names, such as stagingPath, and objects in place of numbers and texts.
+function check(type, message) {
+  for (const [name, value] of Object.entries(message)) {
+    const field = type.fields[name]
+    const snake = name.replace(/[A-Z]/g, (letter) => '_' + letter.toLowerCase())
+    if (!field) throw new TypeError(`${type.name} has no field ${name}` + (snake in type.fields ? `; did you mean ${snake}?` : ''))
+    for (const one of field.resolve().repeated ? value : [value]) {
+      if (field.resolvedType instanceof protobuf.Type) check(field.resolvedType, one ?? {})
+      else if (one !== null && typeof one === 'object') throw new TypeError(`${type.name}.${name} is an object, not a ${field.type}`)
+    }
+  }
+}
+
 // connect returns a function that makes a call: await call('ListDisks', {}). A call has seconds to
-// end. While the daemon is away or busy, it is made again, which every call allows.
+// end. While the daemon is away or busy, it is made again, with a warning: every call may be repeated.
 export function connect(address) {
   const client = new Storage(address, grpc.credentials.createInsecure())
   const once = (method, request, deadline) => new Promise((resolve, reject) => {
     client[method](request, { deadline }, (err, response) => (err ? reject(describe(err)) : resolve(response)))
   })
   const call = async (method, request, seconds = 110) => {
+    check(messages.lookupType(`${method}Request`), request)
     const deadline = Date.now() + seconds * 1000
     for (let pause = 100; ; pause = Math.min(2 * pause, 5000)) {
       try {
         return await once(method, request, deadline)
       } catch (err) {
         if (err.code !== grpc.status.UNAVAILABLE || Date.now() + pause > deadline) throw err
+        console.warn(`${method}: ${err.details}; again in ${pause} ms`)
         await sleep(pause)
       }
     }

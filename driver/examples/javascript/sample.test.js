@@ -29,6 +29,16 @@ after(() => {
   rmSync(dir, { recursive: true })
 })
 
+test('mistakes in requests', async () => {
+  for (const [request, text] of [
+    [{ stagingPath: 'x' }, 'StageVolumeRequest has no field stagingPath; did you mean staging_path?'],
+    [{ disk: { serial: 'vol-1' } }, 'DiskSelector has no field serial'],
+    [{ disk: { number: { value: 99 } } }, 'DiskSelector.number is an object, not a uint32']
+  ]) {
+    await assert.rejects(call('StageVolume', request), { name: 'TypeError', message: text })
+  }
+})
+
 const cloud = (...args) => execFileSync(join(bin, 'csi-proxyctl'), ['--endpoint-dir', dir, 'sim', ...args])
 
 test('the life of a volume', async () => {
