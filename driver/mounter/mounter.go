@@ -36,8 +36,18 @@ type Mounter struct {
 
 var _ mount.Interface = (*Mounter)(nil)
 
-// New returns a Mounter whose calls aren't bounded in time.
-func New(o Operations) *Mounter { return &Mounter{Operations: o, ctx: context.Background()} }
+// New returns a Mounter whose calls aren't bounded in time. It panics if a field of o is missing.
+func New(o Operations) *Mounter {
+	switch {
+	case o.Disk == nil:
+		panic("mounter: Operations.Disk is missing")
+	case o.Filesystem == nil:
+		panic("mounter: Operations.Filesystem is missing")
+	case o.Storage == nil:
+		panic("mounter: Operations.Storage is missing")
+	}
+	return &Mounter{Operations: o, ctx: context.Background()}
+}
 
 // WithContext returns the same Mounter for calls that end with ctx, such as that of a CSI call:
 // the methods of mount.Interface take none.

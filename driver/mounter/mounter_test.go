@@ -39,6 +39,24 @@ func both(t *testing.T, test func(t *testing.T, sim *simnode.Node, m *mounter.Mo
 	})
 }
 
+func TestNewWithoutOperations(t *testing.T) {
+	all := simnode.New(t).Operations()
+	for want, o := range map[string]mounter.Operations{
+		"mounter: Operations.Disk is missing":       {Filesystem: all.Filesystem, Storage: all.Storage},
+		"mounter: Operations.Filesystem is missing": {Disk: all.Disk, Storage: all.Storage},
+		"mounter: Operations.Storage is missing":    {Disk: all.Disk, Filesystem: all.Filesystem},
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic %v, want %q", got, want)
+				}
+			}()
+			mounter.New(o)
+		}()
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
