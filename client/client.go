@@ -12,17 +12,17 @@
 // Each uses the newest version of its group that the node's daemon serves. It knows
 // all versions, so a driver works with every daemon. It looks for the
 // version when it is first used, and again when that version's endpoint is gone. The
-// fields and methods are those of node.Node, so a driver's interfaces are satisfied
+// fields and methods are those of [github.com/csi-proxy/csi-proxy/node.Node], so a driver's interfaces are satisfied
 // in process and over the pipe.
 //
 // # Errors
 //
-// Errors are *csiproxy.Error. As in process, errors.Is tells them apart. The client
+// Errors are *[csiproxy.Error]. As in process, errors.Is tells them apart. The client
 // itself returns two more errors. If no endpoint of a group is served, as during an
-// upgrade of the daemon, the error is csiproxy.ErrUnavailable: try again. If the
-// version in use doesn't have an operation, it is csiproxy.ErrUnimplemented, and
+// upgrade of the daemon, the error is [csiproxy.ErrUnavailable]: try again. If the
+// version in use doesn't have an operation, it is [csiproxy.ErrUnimplemented], and
 // errors.As finds a [VersionError]. The published daemon doesn't classify its
-// failures; they are csiproxy.ErrInternal with the daemon's text.
+// failures; they are [csiproxy.ErrInternal] with the daemon's text.
 //
 // No call has a deadline unless its context has one.
 package client
