@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"reflect"
 	"sync"
 	"time"
 
@@ -124,7 +125,7 @@ type Server struct {
 // for that to end, and then fails. The directory is this process's until [Server.Close].
 func New(o Options) (*Server, error) {
 	missing := map[string]bool{
-		"Name": o.Name == "", "NodeID": o.NodeID == "", "Storage": o.Storage == nil, "Source": o.Source == nil,
+		"Name": o.Name == "", "NodeID": o.NodeID == "", "Storage": isNil(o.Storage), "Source": o.Source == nil,
 		"StateDir": o.StateDir == "",
 	}
 	for option, is := range missing {
@@ -141,6 +142,12 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("csinode: Options.StateDir: %w", err)
 	}
 	return &Server{options: o, store: store, release: sync.OnceValue(store.release)}, nil
+}
+
+// isNil also reports a nil pointer in the interface, such as the field of a client that isn't there yet.
+func isNil(s Storage) bool {
+	v := reflect.ValueOf(s)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Close lets another process have the directory of the records. No call may be under way, and none
@@ -165,8 +172,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (err error) {
 	return nil
 }
 
-// Register adds the services to a gRPC server that the driver has itself, which should
-// have [Server.Intercept] as an interceptor, for the log and the Controller's codes.
+// Register adds the services to the driver's own gRPC server. That server should have
+// [Server.Intercept] as an interceptor.
 func (s *Server) Register(server grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(server, s)
 	csi.RegisterNodeServer(server, s)
@@ -175,8 +182,9 @@ func (s *Server) Register(server grpc.ServiceRegistrar) {
 	}
 }
 
-// Intercept logs a call and gives its error a code. It never logs the request, which may have
-// secrets.
+// Intercept logs a call. It also gives an error of the Controller its gRPC code, by client.Code; the
+// errors of the other services have theirs already, for status.Code. It never logs the request, which
+// may have secrets.
 func (s *Server) Intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
@@ -94,6 +95,8 @@ func TestMissingOptions(t *testing.T) {
 		"Name": func(o *csinode.Options) { o.Name = "" }, "NodeID": func(o *csinode.Options) { o.NodeID = "" },
 		"Storage": func(o *csinode.Options) { o.Storage = nil }, "Source": func(o *csinode.Options) { o.Source = nil },
 		"StateDir": func(o *csinode.Options) { o.StateDir = "" },
+		// The storage of a client that isn't there is missing, too.
+		"Options.Storage": func(o *csinode.Options) { o.Storage = (*client.Storage)(nil) },
 	} {
 		o := csinode.Options{
 			Name: "n", NodeID: "n", Storage: simnode.New(t).Client().Storage, StateDir: t.TempDir(),
