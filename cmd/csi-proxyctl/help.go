@@ -40,10 +40,10 @@ VOLUME \\?\Volume{1ebec3df…}\
 PATH C:\var\lib\kubelet\pv
 STAGING C:\var\lib\kubelet\pv
 SOURCE C:\var\lib\kubelet\pv
-TARGET C:\var\lib\kubelet\pods\1\pv
+TARGET C:\var\lib\kubelet\pods\1
 REMOTE \\files\data
 PORTAL 192.0.2.1
-IQN iqn.2026-01.com.example:disk
+IQN iqn.2026-01.com.example:a
 NAME MSiSCSI
 SERIAL vol-1
 FILE disk.img

@@ -514,7 +514,7 @@ sim fail --call SetVolumeMountPointW --error 5 --count 1
 sim file write 'C:\data\a.txt' --text hello --user ContainerUser
 sim iscsi lun add iqn.2026-01.com.example:disk --size 10GiB
 sim iscsi portal set 192.0.2.1 --unreachable
-sim iscsi target add iqn.2026-01.com.example:disk --portal 192.0.2.1
+sim iscsi target add iqn.2026-01.com.example:a --portal 192.0.2.1
 sim service add example --start automatic --running
 sim smb server set files --unreachable
 sim smb share add files data --size 100GiB
