@@ -38,25 +38,39 @@ func (o *options) addOwnFiles() error {
 		log := logFile(o.logging)
 		files = append(files, log, logfile.OldName(log))
 	}
+	directories := make(realDirectories)
 	for _, file := range files {
 		path, err := filepath.Abs(file)
 		if err != nil {
 			return err
 		}
-		o.OwnFiles = append(o.OwnFiles, namesOf(path)...)
+		o.OwnFiles = append(o.OwnFiles, directories.namesOf(path)...)
 	}
 	return nil
 }
 
+// realDirectories maps directories to their names without links and short names; empty for those that can't be resolved. To resolve
+// one takes Windows dozens of steps, the daemon serves only afterwards, and most own files share one.
+type realDirectories map[string]string
+
 // namesOf returns the names of a file: the one that is given, and those without links and short names, as far as the file and its
 // directory are there and Windows tells them.
-func namesOf(path string) []string {
+func (r realDirectories) namesOf(path string) []string {
 	names := []string{path}
-	if directory, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		names = append(names, filepath.Join(directory, filepath.Base(path)))
+	directory, base := filepath.Dir(path), filepath.Base(path)
+	if info, err := os.Lstat(path); err == nil {
+		if file, err := filepath.EvalSymlinks(path); err == nil {
+			names = append(names, file)
+			if info.Mode().IsRegular() { // no link, so the file is in the directory that was given
+				r[directory] = filepath.Dir(file)
+			}
+		}
 	}
-	if file, err := filepath.EvalSymlinks(path); err == nil {
-		names = append(names, file)
+	if _, resolved := r[directory]; !resolved {
+		r[directory], _ = filepath.EvalSymlinks(directory)
+	}
+	if r[directory] != "" {
+		names = append(names, filepath.Join(r[directory], base))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

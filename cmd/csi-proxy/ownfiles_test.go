@@ -43,3 +43,29 @@ func TestOwnFiles(t *testing.T) {
 		}
 	}
 }
+
+// The name of a directory is kept for its other files. It comes from the directory itself, and from no link in it to a file elsewhere.
+func TestOwnFilesOfOneDirectory(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	if err := errors.Join(os.Mkdir(in("real"), 0o700), os.WriteFile(in("elsewhere"), nil, 0o600), os.WriteFile(in("real/file"), nil, 0o600),
+		os.Symlink(in("elsewhere"), in("real/link")), os.Symlink(in("real"), in("dir"))); err != nil {
+		t.Skip("links can't be made here: ", err)
+	}
+	if _, err := os.Lstat(in("dir")); err != nil {
+		t.Skip("no link was made, as in Wine: ", err)
+	}
+	link, file := []string{in("dir/link"), in("elsewhere"), in("real/link")}, []string{in("dir/file"), in("real/file")}
+	missing := []string{in("dir/missing"), in("real/missing")}
+	for _, order := range [][][]string{{link, missing, file}, {file, link, missing}, {missing, file, link}} {
+		directories := make(realDirectories)
+		for _, want := range order {
+			if got := directories.namesOf(want[0]); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	}
+}
