@@ -348,6 +348,14 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	if err != nil {
 		return "", err
 	}
+	switch found, err := v.paths.AskByName(ctx, v.sys, path); {
+	case found == pathpolicy.NothingByName:
+		return "", notFound(noPath)
+	case found == pathpolicy.PlainByName:
+		return "", notFound(noMountPoint)
+	case err != nil:
+		return "", err
+	}
 	to, err := v.paths.Resolve(ctx, v.sys, path)
 	if err != nil {
 		return "", err
@@ -356,10 +364,16 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	case pathpolicy.MountedVolume:
 		return csiproxy.VolumeID(to.Volume), nil
 	case pathpolicy.Nothing:
-		return "", notFound("the path can't be found because it does not exist")
+		return "", notFound(noPath)
 	}
-	return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
+	return "", notFound(noMountPoint)
 }
+
+// Why GetVolumeIDFromTargetPath finds no volume. Drivers look for the words "because it does not exist".
+const (
+	noPath       = "the path can't be found because it does not exist"
+	noMountPoint = "no volume is mounted there: the mount point can't be found because it does not exist"
+)
 
 // Why nothing is mounted at a path.
 const (
@@ -391,7 +405,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 			return "", err
 		}
 		if !exists || on == "" {
-			return "", notFound("the path can't be found because it does not exist")
+			return "", notFound(noPath)
 		}
 	}
 	if on == "" {

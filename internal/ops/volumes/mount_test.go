@@ -301,6 +301,58 @@ func TestMountUnderAttack(t *testing.T) {
 	})
 }
 
+// Directories are swapped for links to the outside before each call to Windows in turn: the query by name, and those that follow
+// where it can't answer. Neither a volume nor a directory outside shows.
+func TestVolumeIDUnderAttack(t *testing.T) {
+	const dir, outside = kubelet + `\pods\1`, `C:\Windows\victim`
+	swaps := map[string]func(s *winsim.System, victim string) error{
+		"rename": func(s *winsim.System, victim string) error {
+			if err := s.Rename(dir+victim, dir+`-away`, false); err != nil {
+				return err
+			}
+			return s.Symlink(dir+victim, outside+victim, true)
+		},
+		"in place": func(s *winsim.System, victim string) error { // which Windows allows for an empty directory
+			return s.SetReparsePoint(dir+victim, win.NewJunction(outside+victim))
+		},
+	}
+	for kind, swap := range swaps {
+		for _, path := range []string{`\a\plain`, `\a\mount`, `\a\none`, `\a\hidden`} {
+			swapped, asked := 0, false
+			for _, victim := range []string{`\a`, `\a\plain`} {
+				for at, more := 0, true; more; at++ {
+					n := newNode(t)
+					_, own := n.formatted(winsim.DiskSpec{})
+					_, foreign := n.formatted(winsim.DiskSpec{})
+					n.do(n.sim.MkdirAll(dir + `\a\plain`))
+					simtest.Mount(t, n.sim, dir+`\a\mount`, string(own))
+					for _, name := range []string{`\a\plain`, `\a\mount`, `\a\none`} {
+						simtest.Mount(t, n.sim, outside+name, string(foreign))
+					}
+					n.do(n.sim.MkdirAll(outside + `\a\hidden`))
+					calls := 0
+					n.sim.OnCall(func(c winsim.Call) {
+						asked = asked || c.Name == win.CallAttributesWithoutLinks
+						if calls == at && swap(n.sim, victim) == nil {
+							swapped++
+						}
+						calls++
+					})
+					got, err := n.volumes.GetVolumeIDFromTargetPath(t.Context(), dir+path)
+					n.sim.OnCall(nil)
+					more = at < calls
+					if err == nil && !got.Equal(own) || path == `\a\hidden` && strings.Contains(fmt.Sprint(err), "no volume is mounted there") {
+						t.Errorf("%s of %q before call %d: of %s it tells %q, %v", kind, victim, at, path, got, err)
+					}
+				}
+			}
+			if swapped == 0 || !asked {
+				t.Errorf("%s, for %s: %d swaps, asked by name: %v", kind, path, swapped, asked)
+			}
+		}
+	}
+}
+
 // An administrator may allow a whole drive, also one that isn't there.
 func TestClosestVolumeOfADrive(t *testing.T) {
 	n := newNode(t)
