@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,4 +100,18 @@ func replaceCell(t *testing.T, file string, was, cells []string) {
 		t.Errorf("%s lacks %q", file, old)
 	}
 	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, now)), 0o644))
+}
+
+// Times on the page are of one run each, which the text names as make bench prints it: by its commit and date.
+func TestTimesNameTheirRun(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/why.md")
+	must(t, err)
+	run := regexp.MustCompile(`\scommit\s[0-9a-f]{8},\son\s[0-9]{4}-[0-9]{2}-[0-9]{2}`)
+	for _, title := range []string{"Times", "Beside the published daemon"} {
+		_, section, found := strings.Cut(string(page), "\n### "+title+"\n")
+		section, _, _ = strings.Cut(section, "\n##")
+		if !found || !run.MatchString(section) {
+			t.Errorf("docs/why.md: %q doesn't say like \"commit 0123abcd, on 2026-01-02\" which run has its times", title)
+		}
+	}
 }
