@@ -103,7 +103,7 @@ type reader struct {
 }
 
 func (r *reader) add(cmd *cobra.Command) {
-	selectorFlag(cmd, &r.selector)
+	cmd.Flags().StringVarP(&r.selector, "selector", "l", "", "a label `selector`: only Windows nodes with these labels")
 	outputFlag(cmd, &r.output)
 	cmd.Flags().BoolVar(&r.all, "all", false, "on a terminal, list also the nodes without a problem")
 }
@@ -133,7 +133,7 @@ func (r *reader) status(cmd *cobra.Command, check *fleet.Check) error {
 	case err != nil:
 		return err
 	case len(found.Nodes) == 0 && r.selector != "":
-		return noneMatches(r.selector)
+		return fmt.Errorf("no Windows node matches --selector=%s", r.selector)
 	default:
 		err = show(w, r.output, r.view(w, found))
 	}
@@ -141,10 +141,6 @@ func (r *reader) status(cmd *cobra.Command, check *fleet.Check) error {
 		err = errProblem
 	}
 	return err
-}
-
-func noneMatches(selector string) error {
-	return fmt.Errorf("no Windows node matches --selector=%s", selector)
 }
 
 // watchStatus prints the status each time it changes, until ctx ends. A query that fails is
@@ -211,8 +207,4 @@ func checkOutput(output string) error {
 		return fmt.Errorf("--output=%s: it is table or json", output)
 	}
 	return nil
-}
-
-func selectorFlag(cmd *cobra.Command, selector *string) {
-	cmd.Flags().StringVarP(selector, "selector", "l", "", "a label `selector`: only Windows nodes with these labels")
 }

@@ -102,6 +102,17 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []*core.Node
 	return pods, cmp.Or(errs...)
 }
 
+// ClaimOf returns the name of the claim of a pod's volume; empty for none.
+func ClaimOf(pod *core.Pod, v *core.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
 // InParallel calls do for each item, for [Parallel] of them at a time, and returns the results
 // in the order of the items.
 func InParallel[T, R any](items []T, do func(T) R) []R {

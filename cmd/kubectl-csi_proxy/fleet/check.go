@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -41,31 +42,19 @@ type InTreeVolume struct {
 // csi-translation-lib lists them. The list is complete: no plugin is added any more.
 var inTree = []struct {
 	plugin, driver string
-	ofPV           func(core.PersistentVolumeSource) bool
-	ofPod          func(core.VolumeSource) bool
+	field          string // of the sources of a PersistentVolume and of a pod's volume
 }{
-	{"kubernetes.io/aws-ebs", "ebs.csi.aws.com",
-		func(s core.PersistentVolumeSource) bool { return s.AWSElasticBlockStore != nil },
-		func(s core.VolumeSource) bool { return s.AWSElasticBlockStore != nil }},
-	{"kubernetes.io/azure-disk", "disk.csi.azure.com",
-		func(s core.PersistentVolumeSource) bool { return s.AzureDisk != nil },
-		func(s core.VolumeSource) bool { return s.AzureDisk != nil }},
-	{"kubernetes.io/azure-file", "file.csi.azure.com",
-		func(s core.PersistentVolumeSource) bool { return s.AzureFile != nil },
-		func(s core.VolumeSource) bool { return s.AzureFile != nil }},
-	{"kubernetes.io/cinder", "cinder.csi.openstack.org",
-		func(s core.PersistentVolumeSource) bool { return s.Cinder != nil },
-		func(s core.VolumeSource) bool { return s.Cinder != nil }},
-	{"kubernetes.io/gce-pd", "pd.csi.storage.gke.io",
-		func(s core.PersistentVolumeSource) bool { return s.GCEPersistentDisk != nil },
-		func(s core.VolumeSource) bool { return s.GCEPersistentDisk != nil }},
-	{"kubernetes.io/portworx-volume", "pxd.portworx.com",
-		func(s core.PersistentVolumeSource) bool { return s.PortworxVolume != nil },
-		func(s core.VolumeSource) bool { return s.PortworxVolume != nil }},
-	{"kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com",
-		func(s core.PersistentVolumeSource) bool { return s.VsphereVolume != nil },
-		func(s core.VolumeSource) bool { return s.VsphereVolume != nil }},
+	{"kubernetes.io/aws-ebs", "ebs.csi.aws.com", "AWSElasticBlockStore"},
+	{"kubernetes.io/azure-disk", "disk.csi.azure.com", "AzureDisk"},
+	{"kubernetes.io/azure-file", "file.csi.azure.com", "AzureFile"},
+	{"kubernetes.io/cinder", "cinder.csi.openstack.org", "Cinder"},
+	{"kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "GCEPersistentDisk"},
+	{"kubernetes.io/portworx-volume", "pxd.portworx.com", "PortworxVolume"},
+	{"kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", "VsphereVolume"},
 }
+
+// isSet reports whether a field of the source of a volume is set.
+func isSet(source any, field string) bool { return !reflect.ValueOf(source).FieldByName(field).IsNil() }
 
 // used is what the nodes have and use, as the API server knows it.
 type used struct {
@@ -131,19 +120,13 @@ func (u *used) inTreeVolumes(n *core.Node) []InTreeVolume {
 // ofPod returns the name of a pod's volume and the driver that replaces its in-tree plugin. For a volume
 // of a CSI driver, both are empty.
 func (u *used) ofPod(pod *core.Pod, v *core.Volume) (name, driver string) {
-	claim := ""
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		claim = v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		claim = pod.Name + "-" + v.Name
-	}
+	claim := cluster.ClaimOf(pod, v)
 	pv := u.claimed[pod.Namespace+"/"+claim]
 	for _, of := range inTree {
 		switch {
-		case claim == "" && of.ofPod(v.VolumeSource):
+		case claim == "" && isSet(v.VolumeSource, of.field):
 			return pod.Namespace + "/" + pod.Name + "/" + v.Name, of.driver
-		case claim != "" && pv != nil && of.ofPV(pv.Spec.PersistentVolumeSource):
+		case claim != "" && pv != nil && isSet(pv.Spec.PersistentVolumeSource, of.field):
 			return pv.Name, of.driver
 		}
 	}

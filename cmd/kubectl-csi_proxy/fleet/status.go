@@ -342,7 +342,7 @@ func (v View) Print(w io.Writer) error {
 		if n.InTree != nil {
 			volumes = strconv.Itoa(len(n.InTree))
 		}
-		nodes.Coloured(v.colour(ok, terminal.None, terminal.Red), n.Node, table.YesNo(ok), n.Mode, n.Version,
+		nodes.Coloured(v.colour(ok, terminal.None, terminal.Red), n.Node, map[bool]string{true: "yes", false: "no"}[ok], n.Mode, n.Version,
 			strings.Join(n.Drivers, ","), volumes, number(n.Volumes), number(n.Disks), number(n.OfflineDisks),
 			number(n.SilentDisks), number(n.RefusedUnstages), hangs, strings.Join(n.Problems, "; "))
 	}

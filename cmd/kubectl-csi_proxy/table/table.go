@@ -42,12 +42,9 @@ func (t *Table) Coloured(c terminal.Colour, fields ...string) {
 	t.colours = append(t.colours, c)
 }
 
-// Empty reports whether there is no row yet.
-func (t *Table) Empty() bool { return len(t.rows) == 0 }
-
 // Flush writes the table; nothing if it has no rows.
 func (t *Table) Flush() error {
-	if t.Empty() {
+	if len(t.rows) == 0 {
 		return nil
 	}
 	var aligned bytes.Buffer
@@ -101,12 +98,4 @@ func JSON(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(quote.JSON(text), '\n'))
 	return err
-}
-
-// YesNo says whether something is so.
-func YesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

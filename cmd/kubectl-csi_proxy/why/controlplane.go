@@ -103,17 +103,6 @@ const patience = 2 * time.Minute
 
 func (c *chain) isRecent(t time.Time) bool { return c.now.Sub(t) < patience }
 
-// claimOf returns the name of the claim of a pod's volume; empty for none.
-func claimOf(pod *core.Pod, v core.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
-}
-
 // checkVolumes adds the claims, volumes and attachments of a pod, and returns the drivers that these
 // need on the node, each once.
 func (c *chain) checkVolumes(ctx context.Context) (drivers []string) {
@@ -122,7 +111,7 @@ func (c *chain) checkVolumes(ctx context.Context) (drivers []string) {
 		if v.CSI != nil {
 			driver = v.CSI.Driver
 			c.add(KindVolume, v.Name, OK, "a volume of the pod alone, of the driver "+driver, "")
-		} else if claim := claimOf(c.pod, v); claim != "" {
+		} else if claim := cluster.ClaimOf(c.pod, &v); claim != "" {
 			if pv := c.checkClaim(ctx, c.pod.Namespace, claim); pv != nil {
 				driver = c.checkVolume(ctx, pv)
 			}
@@ -131,7 +120,7 @@ func (c *chain) checkVolumes(ctx context.Context) (drivers []string) {
 			drivers = append(drivers, driver)
 		}
 	}
-	if !slices.ContainsFunc(c.pod.Spec.Volumes, func(v core.Volume) bool { return v.CSI != nil || claimOf(c.pod, v) != "" }) {
+	if !slices.ContainsFunc(c.pod.Spec.Volumes, func(v core.Volume) bool { return v.CSI != nil || cluster.ClaimOf(c.pod, &v) != "" }) {
 		c.add(KindVolume, podName(c.pod), OK, "the pod has no claim and no volume of a CSI driver", "")
 	}
 	return drivers
