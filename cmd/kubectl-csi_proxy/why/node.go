@@ -277,7 +277,7 @@ func (c *chain) hasVolumes() bool {
 // checkContainers adds what the pod waits for if it isn't a volume.
 func (c *chain) checkContainers() {
 	switch {
-	case c.pod.Spec.NodeName == "":
+	case c.pod.Spec.NodeName == "" || c.pod.DeletionTimestamp != nil:
 	case !c.hasVolumes():
 		if !slices.ContainsFunc(c.links, func(l Link) bool { return l.State != OK }) {
 			c.add(KindContainers, podName(c.pod), Waiting, fmt.Sprintf("kubelet hasn't mounted the volumes yet, and has reported no "+

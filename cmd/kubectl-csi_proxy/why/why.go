@@ -119,7 +119,8 @@ func (q Query) Claim(ctx context.Context, namespace, name string) (Answer, error
 	var users []*core.Pod
 	err := cluster.Each(ctx, "pods", q.Client.CoreV1().Pods(namespace).List, meta.ListOptions{}, func(p *core.Pod) {
 		for _, v := range p.Spec.Volumes {
-			if cluster.ClaimOf(p, &v) == name && p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed {
+			hasEnded := p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
+			if cluster.ClaimOf(p, &v) == name && (!hasEnded || p.DeletionTimestamp != nil) {
 				users = append(users, p)
 			}
 		}

@@ -118,3 +118,19 @@ func TestNothingCanBeRead(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// TestEndedPod: a pod that has ended keeps its claim until it is gone.
+func TestEndedPod(t *testing.T) {
+	claim := &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "data"}}
+	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "job"}, Status: core.PodStatus{Phase: core.PodSucceeded}}
+	pod.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{
+		PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	deleted := meta.Now()
+	for _, deletion := range []*meta.Time{nil, &deleted} {
+		pod.DeletionTimestamp, pod.Finalizers = deletion, []string{"example.com/wait"}
+		answer, err := Query{Client: fake.NewClientset(claim, pod)}.Claim(t.Context(), "shop", "data")
+		if uses := answer.Pod == "shop/job"; err != nil || uses != (deletion != nil) {
+			t.Errorf("deleted at %v: %+v, %v", deletion, answer, err)
+		}
+	}
+}
