@@ -178,7 +178,8 @@ func (c *chain) unread(kind, object string, err error) {
 // answer chooses the cause among the broken links. In the control plane each link depends on the previous one, so the
 // first broken link is the cause. The pod is an exception: it is scheduled after its claims are bound. On the node each
 // link depends on the next one (registration on the driver, the driver on the daemon), so the last broken link is the
-// cause. The driver's last error may be an effect of any other broken link, so it comes last.
+// cause, also of an attachment, for which the driver must be registered. The driver's last error may be an effect of any
+// other broken link, so it comes last.
 func (c *chain) answer() Answer {
 	a := Answer{State: OK, Links: c.links, colours: c.Colours}
 	if c.pod != nil {
@@ -188,6 +189,9 @@ func (c *chain) answer() Answer {
 	effects := []string{KindLastError, KindContainers}
 	isBroken := func(kinds []string, others bool) func(Link) bool {
 		return func(l Link) bool { return l.State == Broken && slices.Contains(kinds, l.Kind) != others }
+	}
+	if slices.ContainsFunc(c.links, isBroken([]string{KindRegistration}, false)) {
+		onNode = append(onNode, KindAttachment)
 	}
 	broken := slices.IndexFunc(c.links, isBroken(slices.Concat(onNode, effects), true))
 	for i, l := range c.links {

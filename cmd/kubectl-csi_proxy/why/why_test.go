@@ -26,7 +26,7 @@ import (
 // test/kubernetes/cluster/server.
 
 // TestAnswer: the link that the others wait for is the first broken one of the control plane, else the
-// last broken one on the node, else the driver's last error.
+// last broken one on the node, else the driver's last error. The driver must be registered before anything is attached.
 func TestAnswer(t *testing.T) {
 	chainOf := func(states ...Link) *chain { return &chain{links: states} }
 	link := func(kind string, s State) Link {
@@ -46,6 +46,10 @@ func TestAnswer(t *testing.T) {
 			link(KindDaemon, Broken), link(KindLastError, Broken)), KindDaemon, Broken},
 		{"only the driver is broken", chainOf(link(KindRegistration, Broken), link(KindDriver, Broken), link(KindDaemon, OK)),
 			KindDriver, Broken},
+		{"nothing is attached without the driver", chainOf(link(KindAttachment, Broken), link(KindRegistration, Broken), link(KindDriver, Broken)),
+			KindDriver, Broken},
+		{"the driver is there, and nothing is attached", chainOf(link(KindAttachment, Broken), link(KindRegistration, OK), link(KindDaemon, Broken)),
+			KindAttachment, Broken},
 		{"an error, and nothing else", chainOf(link(KindDaemon, Unknown), link(KindLastError, Broken)), KindLastError, Broken},
 		{"something is under way", chainOf(link(KindDaemon, OK), link(KindWindows, Waiting)), "", Waiting},
 		{"something isn't seen", chainOf(link(KindDaemon, OK), link(KindWindows, Unknown)), "", Unknown},
