@@ -203,15 +203,17 @@ func (result *Result) do(ctx context.Context, r *run, name string, do func(conte
 	return err == nil
 }
 
-// explain adds why the node's pod waits.
+// explain adds why the node's pod waits, unless it waits for something else than its volume.
 func (result *Result) explain(ctx context.Context, v *volume) {
-	query := why.Query{Client: v.Client, Namespace: v.DaemonNamespace, Colours: v.Colours}
+	query := why.Query{Client: v.Client, Namespace: v.DaemonNamespace, Overdue: true, Colours: v.Colours}
 	answer, err := query.Claim(ctx, v.Namespace, v.name) // of the pod that uses it, if there is one
 	if err != nil {
 		v.Log(fmt.Sprintf("%s: why: %v", v.node.Name, err))
 		return
 	}
-	result.Why = &answer
+	if answer.State == why.Broken && answer.Links[*answer.Broken].Kind != why.KindContainers {
+		result.Why = &answer
+	}
 }
 
 // pause is how long to wait between two looks at an object.

@@ -38,6 +38,8 @@ type world struct {
 	broken func(pod *core.Pod)
 	// The faults of the driver: it makes, grows and deletes no volumes.
 	makesNone, growsNone, deletesNone bool
+	// saysNothing says that the driver doesn't even say that it makes none.
+	saysNothing bool
 
 	mu    sync.Mutex
 	asked int
@@ -92,6 +94,9 @@ func newWorld(t *testing.T, nodes ...string) *world {
 		claim := a.(clienttesting.CreateAction).GetObject().(*core.PersistentVolumeClaim)
 		claim.UID = "uid-of-claim"
 		if w.makesNone {
+			if w.saysNothing {
+				return false, nil, nil
+			}
 			must(w.Tracker().Add(warning("PersistentVolumeClaim", claim.Name, "ProvisioningFailed", "quota exceeded")))
 			return false, nil, nil
 		}
@@ -326,6 +331,10 @@ func TestFaults(t *testing.T) {
 			w.makesNone = true
 			w.broken = func(pod *core.Pod) { pod.Spec.NodeName, pod.Status = "", core.PodStatus{Phase: core.PodPending} }
 		}, stepWrite, "not within 5m0s (--wait)", "quota exceeded", 0},
+		"nobody makes the volume": {func(w *world) {
+			w.makesNone, w.saysNothing = true, true
+			w.broken = func(pod *core.Pod) { pod.Spec.NodeName, pod.Status = "", core.PodStatus{Phase: core.PodPending} }
+		}, stepWrite, "not within 5m0s (--wait)", "the cluster has no CSIDriver disk.example.com", 0},
 		"no node fits": {func(w *world) {
 			w.broken = func(pod *core.Pod) {
 				pod.Spec.NodeName = ""
@@ -335,7 +344,7 @@ func TestFaults(t *testing.T) {
 		}, stepWrite, "the phase of the pod", "0/3 nodes are available", 0},
 		"no image": {func(w *world) {
 			w.broken = in("write", core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}})
-		}, stepWrite, "ImagePullBackOff: no such image", "ImagePullBackOff", 0},
+		}, stepWrite, "ImagePullBackOff: no such image", "", 0},
 		"no driver": {func(w *world) {
 			w.broken = in("write", core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}})
 			w.remove(t, storage.SchemeGroupVersion.WithResource("csinodes"), "", "win-1")
@@ -371,6 +380,9 @@ func TestFaults(t *testing.T) {
 				i := slices.IndexFunc(n.Steps, func(s Step) bool { return s.Error != "" })
 				if i < 0 || n.Failed != tt.step || n.Steps[i].Name != tt.step || !strings.Contains(n.Steps[i].Error, tt.err) {
 					t.Errorf("%s failed: %+v", n.Failed, n.Steps)
+				}
+				if (n.Why != nil) != (tt.why != "") {
+					t.Errorf("why: %+v", n.Why)
 				}
 				if tt.why != "" && (n.Why == nil || n.Why.State != why.Broken || !strings.Contains(n.Why.Answer, tt.why)) {
 					t.Errorf("why: %+v", n.Why)

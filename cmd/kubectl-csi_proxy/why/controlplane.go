@@ -101,7 +101,7 @@ func (c *chain) checkNode(ctx context.Context) {
 // patience is how long a cloud may take to make or to attach a volume without anything being wrong.
 const patience = 2 * time.Minute
 
-func (c *chain) isRecent(t time.Time) bool { return c.now.Sub(t) < patience }
+func (c *chain) isRecent(t time.Time) bool { return !c.Overdue && c.now.Sub(t) < patience }
 
 // checkVolumes adds the claims, volumes and attachments of a pod, and returns the drivers that these
 // need on the node, each once.
@@ -201,8 +201,11 @@ func (c *chain) checkPendingClaim(ctx context.Context, claim *core.PersistentVol
 			c.age(claim.CreationTimestamp.Time)), "")
 		return
 	}
-	c.add(KindClaim, object, Broken, fmt.Sprintf("for %v nobody has made its volume, and nobody has said why",
-		c.age(claim.CreationTimestamp.Time)),
+	finding := fmt.Sprintf("for %v nobody has made its volume, and nobody has said why", c.age(claim.CreationTimestamp.Time))
+	if _, err := c.Client.StorageV1().CSIDrivers().Get(ctx, class.Provisioner, meta.GetOptions{}); apierrors.IsNotFound(err) {
+		finding += "; the cluster has no CSIDriver " + class.Provisioner
+	}
+	c.add(KindClaim, object, Broken, finding,
 		fmt.Sprintf("does the controller of the driver %s run, with its csi-provisioner? It runs on Linux nodes", class.Provisioner))
 }
 

@@ -249,6 +249,10 @@ func (c *chain) checkLastErrors() {
 	}
 	failed := newest(slices.DeleteFunc(slices.Clone(c.events), isSummary), "FailedMount", "FailedMapVolume")
 	if failed == nil {
+		if c.Overdue && !slices.ContainsFunc(c.links, func(l Link) bool { return l.State == Broken }) {
+			c.add(KindLastError, podName(c.pod), Broken, "none, but kubelet still waits for the volumes",
+				"the log of the driver's pod on the node says what it waits for")
+		}
 		return
 	}
 	c.add(KindLastError, podName(c.pod), Broken, fmt.Sprintf("%v ago: %s", c.age(lastSeen(failed)), oneLine(failed.Message)),

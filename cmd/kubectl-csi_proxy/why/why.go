@@ -87,6 +87,8 @@ type Query struct {
 	Namespace string
 	// Doctor runs "csi-proxyctl doctor" in CSI Proxy's pod, and returns the problems. Nil: nothing is run on nodes.
 	Doctor func(ctx context.Context, pod *core.Pod) (problems []string, _ error)
+	// Overdue says that the pod should have its volumes by now: what is still under way is broken.
+	Overdue bool
 	// Colours marks the states, for a terminal that shows colours.
 	Colours bool
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,6 +121,51 @@ func TestNothingCanBeRead(t *testing.T) {
 	text, err := json.Marshal(answer)
 	if err != nil || !strings.Contains(string(text), `"state":"unknown"`) {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestOverdue: what is still under way is broken once the pod should have its volumes.
+func TestOverdue(t *testing.T) {
+	class, now := "disks", meta.Now()
+	claim := &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "data", CreationTimestamp: now},
+		Spec: core.PersistentVolumeClaimSpec{StorageClassName: &class}}
+	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "shop", Name: "web"}, Status: core.PodStatus{Phase: core.PodPending}}
+	pod.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{
+		PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	pending := []runtime.Object{claim, &storage.StorageClass{ObjectMeta: meta.ObjectMeta{Name: class}, Provisioner: "disk.example.com"}}
+
+	bound := claim.DeepCopy()
+	bound.Spec.VolumeName, bound.Status.Phase = "pv", core.ClaimBound
+	pv := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "pv"}}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "disk.example.com"}
+	node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node"}, Status: core.NodeStatus{
+		Conditions: []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}}}
+	attachment := &storage.VolumeAttachment{ObjectMeta: meta.ObjectMeta{Name: "attachment", CreationTimestamp: now},
+		Spec: storage.VolumeAttachmentSpec{NodeName: "node", Source: storage.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
+	registered := &storage.CSINode{ObjectMeta: meta.ObjectMeta{Name: "node"},
+		Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: "disk.example.com"}}}}
+	scheduled := pod.DeepCopy()
+	scheduled.Spec.NodeName = "node"
+	attached := attachment.DeepCopy()
+	attached.Status.Attached = true
+	for name, tt := range map[string]struct {
+		objects []runtime.Object
+		kind    string // of the link that is broken then
+		answer  string
+	}{
+		"provisioning": {append(pending, scheduled, node), KindClaim, "the cluster has no CSIDriver disk.example.com"},
+		"attaching":    {[]runtime.Object{bound, pv, node, registered, scheduled, attachment}, KindAttachment, "neither attached nor refused"},
+		"staging":      {[]runtime.Object{bound, pv, node, registered, scheduled, attached}, KindLastError, "still waits for the volumes"},
+	} {
+		for _, overdue := range []bool{false, true} {
+			answer, err := Query{Client: fake.NewClientset(tt.objects...), Namespace: "csi-proxy", Overdue: overdue}.Claim(t.Context(), "shop", "data")
+			if err != nil || (answer.State == Broken) != overdue {
+				t.Fatalf("%s: overdue %t: %+v, %v", name, overdue, answer, err)
+			}
+			if overdue && (answer.Links[*answer.Broken].Kind != tt.kind || !strings.Contains(answer.Answer, tt.answer)) {
+				t.Errorf("%s: %s", name, answer.Answer)
+			}
+		}
 	}
 }
 
