@@ -153,8 +153,8 @@ func WhyNotReady(pod *core.Pod) string {
 		}
 		switch state := c.State; {
 		case state.Waiting != nil && state.Waiting.Reason != "":
-			return fmt.Sprintf("%s: %s%s%s", state.Waiting.Reason, state.Waiting.Message, restarted,
-				lastWords(c.LastTerminationState.Terminated))
+			return strings.TrimSuffix(state.Waiting.Reason+": "+state.Waiting.Message, ": ") + restarted +
+				lastWords(c.LastTerminationState.Terminated)
 		case state.Terminated != nil:
 			return fmt.Sprintf("it ended with exit code %d%s%s", state.Terminated.ExitCode, restarted, lastWords(state.Terminated))
 		case state.Running != nil:

@@ -45,6 +45,11 @@ const (
 		`if !free:~0,-6! gtr %d (exit 0) else ping -n 3 127.0.0.1 >NUL)`
 )
 
+// failures say what it means that a container fails.
+var failures = map[string]string{
+	"write": "it couldn't write to the volume", "read": "the volume doesn't have what the first pod has written", "grow": "it couldn't see the size",
+}
+
 // images are the tags of Nano Server, by the build of Windows.
 var images = map[string]string{"17763": "1809", "20348": "ltsc2022", "26100": "ltsc2025"}
 
@@ -128,14 +133,16 @@ func (v *volume) grow(ctx context.Context) error {
 	if _, err := claims.Patch(ctx, v.name, types.MergePatchType, patch, meta.PatchOptions{}); err != nil {
 		return err
 	}
-	err := await(ctx, "the claim has the new size", func() (bool, string, error) {
+	err := await(ctx, "growth of the claim", func() (bool, string, error) {
 		claim, err := v.claim(ctx)
 		if err != nil {
 			return false, "", err
 		}
 		var states []string
 		for _, c := range claim.Status.Conditions {
-			states = append(states, strings.TrimSuffix(string(c.Type)+": "+c.Message, ": "))
+			if c.Status == core.ConditionTrue {
+				states = append(states, strings.TrimSuffix(string(c.Type)+": "+c.Message, ": "))
+			}
 		}
 		return claim.Status.Capacity.Storage().Cmp(size) >= 0, strings.Join(states, "; "), nil
 	})
@@ -204,7 +211,7 @@ func (v *volume) delete(ctx context.Context, object string) error {
 // awaitGone returns when there is no such object any more.
 func (v *volume) awaitGone(ctx context.Context, object string) error {
 	kind, name, _ := strings.Cut(object, "/")
-	err := await(ctx, object+" is gone", func() (_ bool, _ string, err error) {
+	err := await(ctx, "removal of "+object, func() (_ bool, _ string, err error) {
 		switch kind {
 		case "pod":
 			_, err = v.Client.CoreV1().Pods(v.Namespace).Get(ctx, name, meta.GetOptions{})
@@ -250,7 +257,7 @@ func (v *volume) container(name, image, command string) core.Container {
 func (v *volume) createPod(ctx context.Context, name string, containers ...core.Container) error {
 	no, now := false, int64(1)
 	pod := &core.Pod{ObjectMeta: v.meta(name), Spec: core.PodSpec{
-		RestartPolicy: core.RestartPolicyNever, TerminationGracePeriodSeconds: &now, AutomountServiceAccountToken: &no,
+		RestartPolicy: core.RestartPolicyNever, DNSPolicy: core.DNSDefault, TerminationGracePeriodSeconds: &now, AutomountServiceAccountToken: &no,
 		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}},
 		Affinity: &core.Affinity{NodeAffinity: &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
 			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{
@@ -278,7 +285,7 @@ func (v *volume) awaitExit(ctx context.Context, name, container string) error {
 			case ended.ExitCode == 0:
 				return true, "", nil
 			default:
-				return false, "", fmt.Errorf("it ended with exit code %d %s", ended.ExitCode, strings.Join(strings.Fields(ended.Message), " "))
+				return false, "", fmt.Errorf("%s: exit code %d %s", failures[container], ended.ExitCode, strings.Join(strings.Fields(ended.Message), " "))
 			}
 		}
 		if pod.Status.Phase == core.PodFailed {
@@ -289,7 +296,7 @@ func (v *volume) awaitExit(ctx context.Context, name, container string) error {
 	return v.withEvent(ctx, err, "Pod", name)
 }
 
-// withEvent adds the newest warning about an object to an error, if there is one.
+// withEvent adds the newest warning about an object, or event about a volume, to an error, if there is one.
 func (v *volume) withEvent(ctx context.Context, err error, kind, name string) error {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return err
@@ -298,7 +305,10 @@ func (v *volume) withEvent(ctx context.Context, err error, kind, name string) er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	newest := (*core.Event)(nil)
-	about := meta.ListOptions{FieldSelector: "type=Warning,involvedObject.kind=" + kind + ",involvedObject.name=" + name}
+	about := meta.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name}
+	if kind != "PersistentVolume" { // that it is still attached is no warning
+		about.FieldSelector += ",type=Warning"
+	}
 	listErr := cluster.Each(ctx, "events", v.Client.CoreV1().Events(meta.NamespaceAll).List, about, func(e *core.Event) {
 		if newest == nil || e.LastTimestamp.After(newest.LastTimestamp.Time) {
 			newest = e

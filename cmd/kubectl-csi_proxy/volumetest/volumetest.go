@@ -193,7 +193,8 @@ func (result *Result) do(ctx context.Context, r *run, name string, do func(conte
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")
 		}
-		step.Error, outcome = err.Error(), err.Error()
+		step.Error = strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n", "; ")) // several objects may stay
+		outcome = step.Error
 		if result.Failed == "" {
 			result.Failed = name
 		}

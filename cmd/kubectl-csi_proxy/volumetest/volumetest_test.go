@@ -354,13 +354,13 @@ func TestFaults(t *testing.T) {
 			w.remove(t, podKind, "csi-proxy", "csi-proxy-win-1")
 		}, stepWrite, "ContainerCreating", "has no pod of CSI Proxy", 0},
 		"writing fails": {func(w *world) { w.broken = in("write", exit(1, "Access is\r\ndenied.")) }, stepWrite, "exit code 1 Access is denied.", "", 0},
-		"other data":    {func(w *world) { w.broken = in("read", exit(1, "")) }, stepRead, "exit code 1", "", 0},
+		"other data":    {func(w *world) { w.broken = in("read", exit(1, "")) }, stepRead, "the volume doesn't have what the first pod has written: exit code 1", "", 0},
 		"the pod is evicted": {func(w *world) {
 			w.broken = func(pod *core.Pod) {
 				pod.Status = core.PodStatus{Phase: core.PodFailed, Reason: "Evicted", Message: "no room"}
 			}
 		}, stepWrite, "Evicted no room", "", 0},
-		"no growth":            {func(w *world) { w.growsNone = true }, stepGrow, "the claim has the new size: not within 5m0s (--wait); VolumeResizeFailed: no room", "", 0},
+		"no growth":            {func(w *world) { w.growsNone = true }, stepGrow, "growth of the claim: not within 5m0s (--wait); VolumeResizeFailed: no room", "", 0},
 		"the volume stays":     {func(w *world) { w.deletesNone = true }, stepRemove, "VolumeFailedDelete: the disk is attached", "", 1},
 		"the pod stays":        {func(w *world) { w.onRequest = refuse("delete", "pods") }, stepRead, "forbidden", "", 1},
 		"no right for claims":  {func(w *world) { w.onRequest = refuse("create", "persistentvolumeclaims") }, stepWrite, "forbidden", "", 0},
@@ -378,7 +378,7 @@ func TestFaults(t *testing.T) {
 				}
 				n := report.Nodes[0]
 				i := slices.IndexFunc(n.Steps, func(s Step) bool { return s.Error != "" })
-				if i < 0 || n.Failed != tt.step || n.Steps[i].Name != tt.step || !strings.Contains(n.Steps[i].Error, tt.err) {
+				if i < 0 || n.Failed != tt.step || strings.TrimRight(n.Steps[i].Error, ": ") != n.Steps[i].Error || n.Steps[i].Name != tt.step || !strings.Contains(n.Steps[i].Error, tt.err) {
 					t.Errorf("%s failed: %+v", n.Failed, n.Steps)
 				}
 				if (n.Why != nil) != (tt.why != "") {
