@@ -112,16 +112,22 @@ func (e *Evidence) steps(n *core.Node, isDisk bool, result Result) {
 
 // addLeft says how to remove what is left.
 func (r *Report) addLeft(of *run) {
+	var advice []string
 	for _, n := range r.Nodes {
 		for _, object := range n.Left {
-			if strings.HasPrefix(object, "pv/") {
-				r.Advice += "; then kubectl delete " + object + ", and the volume itself, which the driver leaves"
+			text := of.removeCommand(of.name)
+			switch isVolume := strings.HasPrefix(object, "pv/"); {
+			case isVolume && of.retains():
+				text = "kubectl delete " + object + ", and the volume itself, which the driver leaves"
+			case isVolume:
+				text = object + " goes when its volume is detached: kubectl csi-proxy status says on which nodes something uses a volume"
+			}
+			if !slices.Contains(advice, text) {
+				advice = append(advice, text)
 			}
 		}
 	}
-	if slices.ContainsFunc(r.Nodes, func(n Result) bool { return len(n.Left) > 0 }) {
-		r.Advice = of.removeCommand(of.name) + r.Advice
-	}
+	r.Advice = strings.Join(advice, "; then ")
 }
 
 // Print writes the report for people.

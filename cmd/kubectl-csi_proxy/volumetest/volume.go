@@ -165,11 +165,8 @@ func (v *volume) remove(ctx context.Context) error {
 	for _, object := range made {
 		err = errors.Join(err, v.awaitGone(ctx, object))
 	}
-	if err != nil || pv == "" {
+	if err != nil || pv == "" || v.retains() {
 		return err
-	}
-	if v.class.ReclaimPolicy != nil && *v.class.ReclaimPolicy != core.PersistentVolumeReclaimDelete {
-		return nil
 	}
 	return v.withEvent(ctx, v.awaitGone(ctx, "pv/"+pv), "PersistentVolume", pv)
 }

@@ -181,6 +181,11 @@ func (r *run) grows() bool {
 	return r.class.AllowVolumeExpansion != nil && *r.class.AllowVolumeExpansion
 }
 
+// retains reports whether the class leaves volumes whose claim has gone.
+func (r *run) retains() bool {
+	return r.class.ReclaimPolicy != nil && *r.class.ReclaimPolicy != core.PersistentVolumeReclaimDelete
+}
+
 // do takes a step, and reports whether it succeeded.
 func (result *Result) do(ctx context.Context, r *run, name string, do func(context.Context) error) bool {
 	began := time.Now()

@@ -389,7 +389,11 @@ func TestFaults(t *testing.T) {
 				}
 				left := w.left(t)
 				for _, object := range left {
-					if !slices.Contains(n.Left, object) || !strings.Contains(report.Advice, "kubectl -n shop delete") {
+					advice := "kubectl -n shop delete"
+					if strings.HasPrefix(object, "pv/") {
+						advice = object + " goes when its volume is detached: kubectl csi-proxy status"
+					}
+					if !slices.Contains(n.Left, object) || !strings.Contains(report.Advice, advice) {
 						t.Errorf("%s is left, and not in %q: %s", object, n.Left, report.Advice)
 					}
 				}
