@@ -3,7 +3,7 @@
 
 // Command kubelet is Kubernetes' kubelet without containers: what it does with pods, volumes, CSI
 // drivers, events and the API server is its own code, and only what would touch the machine is
-// fake. A container runs as soon as it is created, and ends when it is told to.
+// fake. A container runs as soon as it is created, and ends when it is told to, or when the lab says so.
 //
 // Its clocks are short, so that tests needn't wait for what kubelet does once a minute.
 package main
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -71,7 +72,8 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 	if err != nil {
 		return err
 	}
-	mounter := mount.New("")
+	mounter, containers := mount.New(""), newRuntime()
+	go endContainers(ctx, containers, filepath.Join(root, exitsDirectory))
 	deps := &kubelet.Dependencies{
 		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
 		Mounter: mounter, Subpather: subpath.New(mounter), HostUtil: hostutil.NewHostUtil(),
@@ -81,7 +83,7 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 		PodStartupLatencyTracker:  util.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: nodeStartupLatencyTracker(),
 
-		RemoteRuntimeService: newRuntime(), RemoteImageService: cri.NewFakeImageService(),
+		RemoteRuntimeService: containers, RemoteImageService: cri.NewFakeImageService(),
 		CAdvisorInterface: &cadvisor.Fake{NodeName: node},
 		ContainerManager:  cm.NewStubContainerManager(),
 		OOMAdjuster:       oom.NewFakeOOMAdjuster(),
