@@ -29,7 +29,6 @@ import (
 	cadvisor "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	"k8s.io/kubernetes/pkg/kubelet/container"
-	prober "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 	"k8s.io/kubernetes/pkg/kubelet/util"
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
@@ -87,7 +86,6 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 		CAdvisorInterface: &cadvisor.Fake{NodeName: node},
 		ContainerManager:  cm.NewStubContainerManager(),
 		OOMAdjuster:       oom.NewFakeOOMAdjuster(),
-		ProbeManager:      prober.FakeManager{},
 	}
 	return app.RunKubelet(ctx, server, deps)
 }
