@@ -34,7 +34,8 @@ func testCommand(c *connection) *cobra.Command {
 - grow: the claim grows, and the pod sees the new size, if the class has allowVolumeExpansion
 - remove: the pods, the claim and the volume go.
 
-It prints the time of each step. If a step fails, it prints what "why" answers for the node's pod.
+It prints the time of each step. If a step fails, it prints the error and, if the node's pod waits
+for its volume, what "why" answers.
 If all is well, it prints which rows of docs/windows-proof.md the run has decided, for an issue.
 
 It makes claims of --size and pods with cmd in the namespace, and removes them also after a failure
