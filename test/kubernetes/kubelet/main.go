@@ -39,6 +39,7 @@ type options struct {
 	kubelet    string   // the program
 	control    string   // the version of kube-apiserver and kube-controller-manager, if it isn't the newest
 	csiProxy   string   // the program
+	plugin     string   // the program kubectl-csi_proxy; "" for none
 	windows    bool     // whether these two and the driver are Windows programs
 	wine       string   // the directory of the Windows that they run on; "" if it is the first node's
 	driver     []string // the command
@@ -73,6 +74,7 @@ func parseFlags(args []string) (o options, err error) {
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
 	flags.StringVar(&o.control, "control-plane", "", "the `version` of kube-apiserver and kube-controller-manager, as in v1.35; by default the newest")
 	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, with the simulated node")
+	flags.StringVar(&o.plugin, "plugin", "", "the `program` kubectl-csi_proxy; by default its test isn't tried")
 	flags.BoolVar(&o.windows, "windows", false, "kubelet, csi-proxy and the driver are Windows programs, which test/kubernetes/kubelet/run runs under Wine;\n"+
 		"$SOCKET is an address of TCP, such as 127.0.0.1:10000")
 	driver := flags.String("driver", "", "the `command` that starts the driver, in which $SOCKET, $ENDPOINTS, $STATE and $NODE are\n"+
@@ -150,7 +152,8 @@ func (o options) wants(d definition) bool {
 // applies reports whether a scenario can be run with the driver and its programs.
 func (o options) applies(d definition) bool {
 	has, optional := map[string]bool{
-		"smb-secret": o.share != nil, "chap": o.iscsi != nil, "container-user": o.writers != nil, "manifests": o.manifests != nil, "upgrade": !o.windows,
+		"smb-secret": o.share != nil, "chap": o.iscsi != nil, "container-user": o.writers != nil, "manifests": o.manifests != nil,
+		"test": o.plugin != "" && !o.windows, "upgrade": !o.windows,
 	}[d.name]
 	return has || !optional
 }

@@ -88,6 +88,8 @@ var scenarios = []definition{
 		expected: expectation{calls: cycles(1), failing: []string{stage}, events: []string{failedMount}}},
 	{name: "manifests", needs: growth, what: "two pods as in the manifests use their volume, which grows", run: ofManifests, unrecorded: true,
 		expected: expectation{calls: cyclesWith(2, grow, 1), events: []string{"MissingClusterDNS"}}}, // the lab has no DNS
+	{name: "test", needs: aDisk | growth, what: "kubectl csi-proxy test tests a StorageClass, is interrupted, and finds faults", run: testOfPlugin, unrecorded: true,
+		expected: expectation{events: []string{failedMount, "FailedAttachVolume", "InspectFailed", "Failed", "VolumeResizeFailed"}}},
 	{name: "sub-path", what: "a pod has an fsGroup and uses a subdirectory of the volume", run: subPath, unrecorded: true,
 		expected: expectation{calls: cycles(1)}},
 	{name: "kill", needs: aDaemon, what: "CSI Proxy is killed while it stages, publishes, unpublishes and unstages", run: crashing(daemonDies, ofNode...),
