@@ -129,8 +129,8 @@ type VolumeNames interface {
 	// backslash at the end. A directory whose mount point was removed in another way than
 	// by DeleteVolumeMountPoint may still be among them.
 	//
-	// Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed; 234 there are
-	// too many to list.
+	// Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed. With too many
+	// to list it is 234.
 	VolumePathNames(ctx context.Context, volume string) ([]string, error)
 }
 
