@@ -255,6 +255,38 @@ func TestDiskThatFitsTwoDrivers(t *testing.T) {
 	}
 }
 
+// A driver's target may copy what another driver's disks say of themselves, also while Windows names none of the driver's portals for the
+// session: it has no connection, or the target has redirected the login to another address.
+func TestTargetThatCopiesAnothersDisk(t *testing.T) {
+	for name, portals := range map[string][]win.ISCSIPortal{
+		"connected": {{Address: "10.0.0.2", Port: 3260}}, "no connection": nil, "redirected": {{Address: "203.0.113.9", Port: 3260}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTenants(t)
+			d, other := w.own[red], w.own[blue]
+			const target = "iqn.2026-01.com.example:copy"
+			w.must(w.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: target, Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}},
+				winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: d.serial}))
+			sys := &sessions{System: w.sim}
+			node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+			w.must(err)
+			w.must(node.Driver(blue).ISCSI.AddTargetPortal(t.Context(), other.portal))
+			w.must(node.Driver(blue).ISCSI.ConnectTarget(t.Context(), other.portal, target, csiproxy.ISCSIAuthentication{}))
+			sys.broken = func(all []win.ISCSISession) ([]win.ISCSISession, error) {
+				for i := range all {
+					all[i].Portals = portals
+				}
+				return all, nil
+			}
+			list, err := node.Driver(red).Storage.ListDisks(t.Context(), csiproxy.Selector{})
+			w.must(err)
+			simtest.Want(t, "disks of the other driver", len(list), 0)
+			simtest.WantErrorOf(t, "StageVolume of the other driver", second(node.Driver(red).Storage.StageVolume(t.Context(),
+				csiproxy.StageVolumeRequest{StagingPath: d.staging, Disk: csiproxy.Selector{SerialNumber: d.serial}, Wait: -1})), csiproxy.ErrNotFound)
+		})
+	}
+}
+
 // The error about a copy of another driver's disk doesn't name that.
 func TestCopyOfAnothersDisk(t *testing.T) {
 	w := newTenants(t)

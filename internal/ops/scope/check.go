@@ -199,8 +199,8 @@ func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other 
 	}
 }
 
-// checkWithPortals adds a pattern that matches disks of another driver's portals. A pattern without a bus is left alone: it
-// has the texts of a product, which few iSCSI targets copy.
+// checkWithPortals adds a pattern that matches disks of another driver's portals. A pattern without a bus and a target fits none: see
+// [asked.fits].
 func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place) {
 	switch allISCSI := (DiskPattern{Bus: csiproxy.BusISCSI}); {
 	case allISCSI.isWithin(pattern):

@@ -134,7 +134,7 @@ func (t *Table) lacksAddress(disk asked) bool {
 // ask completes the description of a disk by its SCSI address and its iSCSI target, where an owner of the table is
 // chosen by these.
 func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (disk asked, _ error) {
-	disk = asked{Hardware: d.Hardware}
+	disk = asked{Hardware: d.Hardware, isBesideTargets: t.needsSessions(d)}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
 		address, err := d.SCSIAddress(ctx)
 		switch {
@@ -145,7 +145,7 @@ func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Dis
 		}
 	}
 	var err error
-	if t.needsSessions(d) {
+	if disk.isBesideTargets {
 		disk.target, disk.portals, err = t.targetOf(ctx, sys, d)
 	}
 	return disk, err
@@ -216,6 +216,9 @@ type asked struct {
 	hasAdapter bool
 	target     string // of an iSCSI disk
 	portals    []win.ISCSIPortal
+	// isBesideTargets is true of an iSCSI disk if drivers are told by portals or targets. Then only the session says whose the disk is, and
+	// a pattern that names neither the bus nor the target doesn't fit: one driver's target may copy the texts of another's disks.
+	isBesideTargets bool
 }
 
 // is reports whether the disk is a driver's.
@@ -225,7 +228,8 @@ func (a asked) is(driver Driver) bool {
 }
 
 func (a asked) fits(p DiskPattern) bool {
-	return (p.Bus == "" || strings.EqualFold(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
+	return (!a.isBesideTargets || p.Bus != "" || restricts(p.Target)) &&
+		(p.Bus == "" || strings.EqualFold(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
 		fitsInquiry(p.Vendor, a.Descriptor.VendorID, vendorRoom) && fitsInquiry(p.Product, a.Descriptor.ProductID, productRoom) &&
 		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)
