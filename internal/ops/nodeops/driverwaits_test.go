@@ -371,3 +371,37 @@ func TestManyCallsOfAnother(t *testing.T) {
 	}
 	simtest.Want(t, "beside calls of another driver", took(40), took(0))
 }
+
+// Calls of another driver that search the links all the time don't prolong a driver's searches: it doesn't wait for theirs to end.
+func TestSearchesOfAnotherDriver(t *testing.T) {
+	timeOfList := func(isBeside bool) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSlowTenants(t, winsim.Delays{Calls: map[string]time.Duration{win.CallOpenAt: time.Millisecond}})
+			for i := range 100 {
+				w.must(w.sim.MkdirAll(fmt.Sprintf(`%s\pods\pod%d\volumes\kubernetes.io~csi\pv`, simtest.Kubelet, i)))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for i := range 4 {
+				go func() {
+					time.Sleep(time.Duration(i) * 30 * time.Millisecond)
+					for isBeside && ctx.Err() == nil {
+						_, _ = w.node.Driver(blue).Storage.ListVolumes(ctx)
+						time.Sleep(time.Millisecond)
+					}
+				}()
+			}
+			time.Sleep(time.Second)
+			begun := time.Now()
+			for range 10 {
+				w.must(second(w.node.Driver(red).Storage.ListVolumes(t.Context())))
+				time.Sleep(7 * time.Millisecond)
+			}
+			took = time.Since(begun)
+		})
+		return took
+	}
+	if alone, beside := timeOfList(false), timeOfList(true); beside > alone+alone/5 {
+		t.Errorf("ten lists take %v, and %v beside another driver's", alone, beside)
+	}
+}

@@ -33,8 +33,8 @@ type Shared struct {
 	log     *slog.Logger
 	drivers map[string]*Finder // those of drivers, all made before the first call
 
-	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So concurrent calls share
-	// one search of the directories that are no driver's, and one of those of each driver.
+	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So concurrent calls of a driver share
+	// one search of the directories that are no driver's. All calls share one of those of each driver.
 	links, linksOfDrivers operation.NextRun[string, linkSearch]
 
 	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons

@@ -177,13 +177,13 @@ func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err er
 }
 
 func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete, err error) {
-	found, err := New(f.Shared).search(ctx)
+	found, err := New(f.Shared).search(ctx, f.driver)
 	if err != nil {
 		return FoundLinks{}, nil, err
 	}
 	all, incomplete := slices.Clone(found.all), f.withoutPath(found.incomplete)
 	for _, driver := range drivers {
-		found, err := driver.search(ctx)
+		found, err := driver.search(ctx, driver.driver)
 		if ctx.Err() != nil {
 			return FoundLinks{}, nil, ctx.Err()
 		}
@@ -193,13 +193,14 @@ func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks
 }
 
 // search searches the own directories of the finder's driver or, with the node's finder, those of no driver. Concurrent callers
-// share a search.
-func (f *Finder) search(ctx context.Context) (linkSearch, error) {
+// with one key share a search. A caller first waits for the end of one that is under way, so a key stands for one driver: no other one
+// prolongs its calls by searching all the time.
+func (f *Finder) search(ctx context.Context, key string) (linkSearch, error) {
 	searches := &f.links
 	if f.driver != "" {
 		searches = &f.linksOfDrivers
 	}
-	return searches.Do(ctx, f.driver, func(ctx context.Context) (linkSearch, error) {
+	return searches.Do(ctx, key, func(ctx context.Context) (linkSearch, error) {
 		all, incomplete, err := f.paths.Links(ctx, f.sys)
 		return linkSearch{all, incomplete}, err
 	})
