@@ -353,6 +353,23 @@ func TestAnothersShare(t *testing.T) {
 	}
 }
 
+// A driver isn't told which services of others depend on its own, and doesn't stop them.
+func TestServiceThatDependsOnAnothers(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[red], w.own[blue]
+	w.must(other.System.StartService(t.Context(), other.service))
+	for _, force := range []bool{false, true} {
+		err := d.System.StopService(t.Context(), d.service, force)
+		simtest.WantErrorOf(t, "StopService", err, csiproxy.ErrFailedPrecondition, "some whose names aren't told")
+		if strings.Contains(err.Error(), other.service) {
+			t.Errorf("it names the other driver's service: %v", err)
+		}
+	}
+	service, err := other.System.GetService(t.Context(), other.service)
+	w.must(err)
+	simtest.Want(t, "the other driver's service runs", service.Status, 4)
+}
+
 // A driver makes links to what lies in its own directories, and to no published path.
 func TestLinksOfDriver(t *testing.T) {
 	w := newTenants(t)

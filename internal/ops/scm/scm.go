@@ -6,6 +6,7 @@
 package scm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,8 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 			return listErr
 		}
 		if !force || round == rounds {
-			return failed("these services depend on it and are running: "+strings.Join(dependents, ", "), err)
+			names := strings.Join(dependents, ", ")
+			return failed("these services depend on it and are running: "+cmp.Or(names, "some whose names aren't told"), err)
 		}
 		for _, dependent := range dependents {
 			err := stop(ctx, m, log, dependent)

@@ -333,3 +333,10 @@ func (s *System) StopService(ctx context.Context, name string) error {
 	}
 	return s.System.StopService(ctx, name)
 }
+
+// ActiveDependentServices returns those of the services that depend on one of the driver's which are the driver's, too. The names of
+// others are left out, so these services are never stopped.
+func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
+	all, err := s.System.ActiveDependentServices(ctx, name)
+	return slices.DeleteFunc(all, func(dependent string) bool { return s.checkService(dependent) != nil }), err
+}
