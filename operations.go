@@ -24,6 +24,9 @@ type StorageOperations interface {
 	// the call may be repeated. The disk that was selected is the one that is written to,
 	// whatever its number becomes meanwhile. Nothing is ever written over data.
 	//
+	// A change of the disk or volume that Windows refuses is retried for 30 seconds, whatever
+	// Wait is, or until about a second before ctx's deadline, unless the error is one that can't pass.
+	//
 	// No such disk is ErrNotFound. ErrFailedPrecondition means that
 	// several disks match, which the error lists; that Windows runs from the disk; that the
 	// disk or volume holds data of another system, or is a clone; that something else is at

@@ -42,8 +42,8 @@ type StageVolumeRequest struct {
 	// Grow grows the partition and the file system to the size of the disk. If something is in the way, the
 	// volume is mounted, and the error says what: see ExpandVolume.
 	Grow bool
-	// Wait is how long to wait for the disk. Default: DefaultWait. A negative time stands
-	// for not waiting.
+	// Wait is how long to wait for the disk to arrive. Default: DefaultWait. A negative time stands
+	// for not waiting. It doesn't bound what follows: see StageVolume.
 	Wait time.Duration
 }
 

@@ -24,7 +24,8 @@
 // errors.As finds a [VersionError]. The published daemon doesn't classify its
 // failures; they are [csiproxy.ErrInternal] with the daemon's text.
 //
-// No call has a deadline unless its context has one.
+// No call has a deadline unless its context has one. The daemon ends a call a twentieth of its
+// time before the deadline, but 50 to 500 milliseconds, so that the error says what it waited for.
 package client
 
 import (

@@ -32,7 +32,8 @@ func Example() {
 	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-0123", Offline: true})
 	const path = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
 
-	// Windows is busy when the volume is mounted; kubelet calls again.
+	// Windows is busy when StageVolume asks for the size of the volume; kubelet calls again. A change, such as
+	// the format, would be retried by StageVolume itself, and not fail.
 	node.Fail("GetDiskFreeSpaceExW", 170, 1)
 	err = stage(ctx, node.Client(), "vol-0123", path)
 	number170, _ := csiproxy.WindowsErrorOf(err)

@@ -271,7 +271,8 @@ func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 
 // Fail makes the next count calls of a Windows function or control code, such as
 // "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION", fail with a Windows error
-// number; a count of 0 makes all fail until ClearFaults. A name that doesn't exist
+// number; a count of 0 makes all fail until ClearFaults. CSI Proxy retries most changes of a disk or volume for 30
+// seconds, so one failure of these doesn't reach the driver: see csiproxy.StorageOperations.StageVolume. A name that doesn't exist
 // ends the test with the list of those that do. If no call has met the fault until ClearFaults or the end of
 // the test, the test fails: it has tested nothing.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
