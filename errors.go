@@ -73,14 +73,15 @@ var (
 	ErrResourceExhausted = errors.New("resource exhausted")
 	// ErrUnavailable says that the same call may succeed later, without anybody changing
 	// anything: the daemon isn't there, Windows hasn't answered an earlier call on the disk,
-	// the storage or the server behind a path isn't reached.
+	// the storage or the server behind a path isn't reached. A daemon without the group of the
+	// call, such as the published daemon without the storage group, looks as one that isn't there.
 	//
 	// If somebody has to act first, it is ErrFailedPrecondition. A caller that gave up gets
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnimplemented says that the operation is missing from the daemon, the version of the
-	// API, Windows or the device. Examples are the storage group at the published daemon, and
-	// a spot fix on ReFS.
+	// API, Windows or the device. Examples are a call that came with a newer version of its group
+	// than the daemon serves, and a spot fix on ReFS.
 	//
 	// Flags and requests that exclude each other are ErrInvalidArgument.
 	ErrUnimplemented = errors.New("unimplemented")
