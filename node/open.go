@@ -13,6 +13,6 @@ package node
 //
 // A program makes one Node and keeps it, since locks and the limits on calls to
 // Windows are within it. Two processes, such as a driver with this library and the
-// daemon, may work on one node, since every operation looks before it acts. Only if
-// both change the layout of one disk at the same time, one of them gets an error.
+// daemon, may work on one node: calls that change the same disk, volume or share wait
+// for each other. After ten seconds the call that waits fails with csiproxy.ErrUnavailable.
 func Open(o Options) (*Node, error) { return open(o) }
