@@ -23,8 +23,10 @@ import (
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -127,6 +129,15 @@ func (n *Node) must(err error) {
 	if err != nil {
 		n.fail(err)
 	}
+}
+
+// mustRule is must for a rule about a call. Its error lists the calls if there is none of that name.
+func (n *Node) mustRule(err error) {
+	n.helper()
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		err = fmt.Errorf("%w; the calls are %s", err, strings.Join(win.CallNames(), ", "))
+	}
+	n.must(err)
 }
 
 // Client returns a client of the node's CSI Proxy, connected in memory. It keeps
@@ -277,27 +288,27 @@ func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 // the test, the test fails: it has tested nothing.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.helper()
-	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
+	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
 }
 
 // FailIfCalled is Fail for a call that need not be made, such as one that only the wait for a late volume needs.
 func (n *Node) FailIfCalled(call string, windowsError uint32, count int) {
 	n.helper()
-	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count, Fires: winsim.MayFire}, winerr.Errno(windowsError)))
+	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Count: count, Fires: winsim.MayFire}, winerr.Errno(windowsError)))
 }
 
 // Forbid makes all calls of a Windows function or control code fail until ClearFaults, as not supported. If
 // there is such a call, the test fails, too.
 func (n *Node) Forbid(call string) {
 	n.helper()
-	n.must(n.sys.Fail(winsim.Match{Call: call, Fires: winsim.MustNotFire}, winerr.ErrorNotSupported))
+	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Fires: winsim.MustNotFire}, winerr.ErrorNotSupported))
 }
 
 // Delay makes the next count calls take d longer; a count of 0 delays all calls until
 // ClearFaults. A delay that no call meets fails the test, as that of Fail.
 func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.helper()
-	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
+	n.mustRule(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
 // ClearFaults ends the effects of Fail, FailIfCalled, Forbid and Delay.

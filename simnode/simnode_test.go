@@ -271,6 +271,21 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+func TestUnknownCallIsAnsweredWithAllCalls(t *testing.T) {
+	n, err := simnode.Start()
+	must(t, err)
+	defer func() {
+		mistake := fmt.Sprint(recover())
+		for _, want := range []string{`no call "FormatVolume"`, "MSFT_Volume.Format", "IOCTL_DISK_GROW_PARTITION"} {
+			if !strings.Contains(mistake, want) {
+				t.Errorf("the error lacks %s: %s", want, mistake)
+			}
+		}
+		must(t, n.Close())
+	}()
+	n.Fail("FormatVolume", 5, 1)
+}
+
 // fatal is a test that ends.
 type fatal struct {
 	testing.TB
