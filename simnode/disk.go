@@ -9,13 +9,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
-// Disk is the hardware of a disk. Only SizeBytes must be set.
+// Disk is the hardware of a disk. Only SizeBytes must be set. Package simnode/hardware documents its fields, such as
+// Serial, SCSI, NVMe, Offline, NeedsRescan and Late.
 type Disk = hardware.Disk
 
-// SCSIAddress is where a disk is.
+// SCSIAddress is where a disk is, with the fields PortNumber (the adapter), PathID (the bus), TargetID and LUN.
 type SCSIAddress = hardware.SCSIAddress
 
-// NVMe is what an NVMe disk is besides its bytes.
+// NVMe is what an NVMe disk is besides its bytes, with the fields Controller, Namespace, EUI64 and NGUID.
 type NVMe = hardware.NVMe
 
 // Designator is one of the identifiers in VPD page 0x83.
