@@ -4,7 +4,7 @@
 // CSI Proxy's storage API in JavaScript: how to connect, to call with a deadline, to try again, and
 // to read an error. docs/go-authors.md explains it.
 
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
@@ -12,7 +12,10 @@ import grpc from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
 import protobuf from 'protobufjs'
 
-const proto = fileURLToPath(new URL('../../../api/storage/v1alpha1/storage.proto', import.meta.url))
+// A copy of storage.proto beside this file comes first; without one, this file is in CSI Proxy's repository.
+const proto = ['./storage.proto', '../../../api/storage/v1alpha1/storage.proto']
+  .map((path) => fileURLToPath(new URL(path, import.meta.url))).find(existsSync)
+if (!proto) throw new Error('storage.proto is missing: copy it from api/storage/v1alpha1 of CSI Proxy beside csi-proxy.js')
 const { Storage } = grpc.loadPackageDefinition(loadSync(proto, { keepCase: true, longs: Number, defaults: true }))
   .csiproxy.storage.v1alpha1
 const messages = protobuf.parse(readFileSync(proto, 'utf8'), { keepCase: true }).root.lookup('csiproxy.storage.v1alpha1')
@@ -21,6 +24,7 @@ const messages = protobuf.parse(readFileSync(proto, 'utf8'), { keepCase: true })
 // socket. Elsewhere the daemon runs on a simulated node, with its sockets in a directory.
 export function endpoint(dir) {
   const name = 'csi-proxy-storage-v1alpha1'
+  if (process.platform !== 'win32' && !dir) throw new TypeError('endpoint needs the directory of the sockets')
   return process.platform === 'win32' ? `unix:////./pipe/${name}` : `unix:${dir}/${name}.sock`
 }
 
