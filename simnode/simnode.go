@@ -305,16 +305,25 @@ func (n *Node) Forbid(call string) {
 }
 
 // Delay makes the next count calls take d longer; a count of 0 delays all calls until
-// ClearFaults. A delay that no call meets fails the test, as that of Fail.
+// ClearFaults. When the context of its caller ends, a delayed call ends at once, and has done nothing.
+// A delay that no call meets fails the test, as that of Fail.
 func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.helper()
 	n.mustRule(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
-// ClearFaults ends the effects of Fail, FailIfCalled, Forbid and Delay.
+// DelayUncancellable is Delay for calls that nothing interrupts, as is true of most of Windows' calls: such a call goes on after
+// its caller's context has ended, keeps the locks of its operation meanwhile, and does its work. ClearFaults ends
+// the delay.
+func (n *Node) DelayUncancellable(call string, d time.Duration, count int) {
+	n.helper()
+	n.mustRule(n.sys.DelayUncancellable(winsim.Match{Call: call, Count: count}, d))
+}
+
+// ClearFaults ends the effects of Fail, FailIfCalled, Forbid, Delay and DelayUncancellable.
 func (n *Node) ClearFaults() { n.sys.ResetRules() }
 
-// CheckFaults is ClearFaults, and returns an error if a fault of Fail or Delay has met no call, or one of Forbid
+// CheckFaults is ClearFaults, and returns an error if a fault of Fail, Delay or DelayUncancellable has met no call, or one of Forbid
 // has. The end of a test does so for a node that is New.
 func (n *Node) CheckFaults() error { return n.sys.CheckRules() }
 

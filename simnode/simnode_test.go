@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -268,6 +269,38 @@ func TestFaults(t *testing.T) {
 	}
 	if calls := n.Calls()["CM_Get_Device_Interface_ListW"]; calls != 5 {
 		t.Errorf("%d calls, want 5", calls)
+	}
+}
+
+// If the delayed format is interrupted, the next StageVolume formats the volume; if it goes on, the next one waits for it.
+func TestDelaysBeyondTheDeadline(t *testing.T) {
+	const format, delay = "MSFT_Volume.Format", 3 * time.Second
+	for name, test := range map[string]struct {
+		delay   func(n *simnode.Node)
+		formats int
+	}{
+		"the call is interrupted": {func(n *simnode.Node) { n.Delay(format, delay, 1) }, 2},
+		"the call goes on":        {func(n *simnode.Node) { n.DelayUncancellable(format, delay, 1) }, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnode.New(t)
+			n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s"})
+			test.delay(n)
+			stage := func(ctx context.Context) error {
+				_, err := n.Operations().Storage.StageVolume(ctx,
+					csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "s"}, StagingPath: dir})
+				return err
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := stage(short); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: the first: %v", name, err)
+			}
+			must(t, stage(t.Context()))
+			if got := n.Calls()[format]; got != test.formats {
+				t.Errorf("%s: %d formats, want %d", name, got, test.formats)
+			}
+		})
 	}
 }
 
