@@ -304,6 +304,23 @@ func TestDelaysBeyondTheDeadline(t *testing.T) {
 	}
 }
 
+func TestErrorsNameTheStep(t *testing.T) {
+	for call, want := range map[string]string{
+		"MSFT_Volume.Format":             "while formatting: the request is not supported",
+		"SetVolumeMountPointW":           "SetVolumeMountPointW: the request is not supported",
+		"IOCTL_DISK_SET_DRIVE_LAYOUT_EX": "IOCTL_DISK_SET_DRIVE_LAYOUT_EX: the request is not supported",
+	} {
+		n := simnode.New(t)
+		n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: "s"})
+		n.Fail(call, 50, 1) // which isn't retried
+		_, err := n.Operations().Storage.StageVolume(t.Context(),
+			csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "s"}, StagingPath: dir})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", call, err, want)
+		}
+	}
+}
+
 func TestUnknownCallIsAnsweredWithAllCalls(t *testing.T) {
 	n, err := simnode.Start()
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -30,7 +31,11 @@ func (f *File) Mount(ctx context.Context, volume string) error {
 	}
 	sys := f.entry.walk.sys
 	return f.callMountManager(ctx, func(ctx context.Context, path string) error {
-		return sys.SetVolumeMountPoint(ctx, path, volume)
+		err := sys.SetVolumeMountPoint(ctx, path, volume)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", win.CallSetVolumeMountPoint, err)
+		}
+		return err
 	})
 }
 

@@ -266,7 +266,9 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lock
 			updated = start
 		}
 		failed = v.sys.FormatVolume(ctx, string(lockedVolume.ID), o)
-		if failed == nil {
+		if failed != nil {
+			failed = fmt.Errorf("while formatting: %w", failed)
+		} else {
 			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", lockedDisk.Number,
 				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
 		}
