@@ -36,14 +36,15 @@ func testCommand(c *connection) *cobra.Command {
 
 It prints the time of each step. If a step fails, it prints the error and, if the node's pod waits
 for its volume, what "why" answers.
-If all is well, it prints which rows of docs/windows-proof.md the run has decided, for an issue.
+It prints which rows of docs/windows-proof.md the run has decided, for an issue; none where the driver
+has no pod that mounts the pipes of CSI Proxy, since the test then says nothing about CSI Proxy.
 
 It makes claims of --size and pods with cmd in the namespace, and removes them also after a failure
 and after Ctrl-C, unless --keep. A second Ctrl-C ends it at once, and it names what is left. All
 that it makes has the label csi-proxy.dev/test. The rights are in deploy/kustomize/kubectl-plugin.
 
 Exit codes: 0 if all steps succeeded on all nodes; 1 if one failed; 2 if nothing could be tested.`,
-		Example: `  kubectl csi-proxy test --storage-class managed-csi
+		Example: `  kubectl csi-proxy test --storage-class disks
   kubectl csi-proxy test --storage-class gp3 --node win-1 --wait 10m --keep`,
 		Args: takes(0),
 	}

@@ -4,6 +4,8 @@
 package volumetest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -70,8 +72,10 @@ func (s Step) took() string {
 // Evidence is what a run on a node says about the rows of docs/windows-proof.md.
 type Evidence struct {
 	// Daemon is the version of CSI Proxy on the node; empty if it has no pod of CSI Proxy that is ready.
-	Daemon string   `json:"csiProxy,omitempty"`
-	Rows   []string `json:"rows"`
+	Daemon string `json:"csiProxy,omitempty"`
+	// DriverCalls reports that the driver's pod on the node mounts pipes of CSI Proxy.
+	DriverCalls bool     `json:"driverMountsPipes"`
+	Rows        []string `json:"rows"`
 }
 
 // The rows that hold if a step succeeded: else it would have failed.
@@ -83,28 +87,23 @@ var (
 	}
 )
 
-// daemon adds the rows that CSI Proxy's pod on the node decides; nil if there is none.
-func (e *Evidence) daemon(n *core.Node, pod *core.Pod) {
+// addEvidence adds what the node's pod of CSI Proxy (nil for none) and the steps decide. Volumes that aren't disks decide nothing.
+func (r *Result) addEvidence(n *core.Node, pod *core.Pod, isDisk bool) {
+	e := &r.Evidence
 	e.Rows = []string{}
 	if pod == nil || !cluster.PodIsReady(pod) {
 		return
 	}
 	e.Daemon, _ = cluster.ImageVersion(pod) // no tag: only the version isn't known
-	if e.Daemon == "" {
-		e.Daemon = "of an unknown version"
-	}
-	if n.Status.NodeInfo.OperatingSystem == "windows" && fleet.ModeOf(pod) == fleet.Container {
-		e.Rows = append(e.Rows, rowsOfDaemon...)
-	}
-}
-
-// steps adds the rows that the steps decide, if the node's volume is a disk that CSI Proxy may have prepared.
-func (e *Evidence) steps(n *core.Node, isDisk bool, result Result) {
-	if n.Status.NodeInfo.OperatingSystem != "windows" || e.Daemon == "" || !isDisk {
+	e.Daemon = cmp.Or(e.Daemon, "of an unknown version")
+	if n.Status.NodeInfo.OperatingSystem != "windows" || !e.DriverCalls {
 		return
 	}
-	for _, s := range result.Steps {
-		if s.Error == "" && s.Skipped == "" {
+	if fleet.ModeOf(pod) == fleet.Container {
+		e.Rows = append(e.Rows, rowsOfDaemon...)
+	}
+	for _, s := range r.Steps {
+		if isDisk && s.Error == "" && s.Skipped == "" {
 			e.Rows = append(e.Rows, rowsOfSteps[s.Name]...)
 		}
 	}
@@ -150,36 +149,25 @@ func (r Report) Print(w io.Writer) error {
 		}
 		rows.Coloured(colour, append(fields, result)...)
 	}
-	if err := rows.Flush(); err != nil {
-		return err
-	}
+	err := rows.Flush()
 	for _, n := range r.Nodes {
-		if err := n.printFailure(w); err != nil {
-			return err
-		}
+		err = errors.Join(err, n.printFailure(w))
 	}
-	if err := r.printLeft(w); err != nil {
-		return err
-	}
-	return r.printEvidence(w)
+	return errors.Join(err, r.printLeft(w), r.printEvidence(w))
 }
 
 // printFailure writes the errors of a node, and why its pod waits.
-func (n Result) printFailure(w io.Writer) error {
+func (n Result) printFailure(w io.Writer) (err error) {
 	for _, s := range n.Steps {
 		if s.Error == "" {
 			continue
 		}
-		if err := table.Lines(w, "", fmt.Sprintf("%s: %s failed: %s", n.Node, s.Name, s.Error)); err != nil {
-			return err
-		}
+		err = errors.Join(err, table.Lines(w, "", fmt.Sprintf("%s: %s failed: %s", n.Node, s.Name, s.Error)))
 		if s.Name == n.Failed && n.Why != nil {
-			if err := n.Why.Print(w); err != nil {
-				return err
-			}
+			err = errors.Join(err, n.Why.Print(w))
 		}
 	}
-	return nil
+	return err
 }
 
 func (r Report) printLeft(w io.Writer) error {
@@ -196,8 +184,12 @@ func (r Report) printLeft(w io.Writer) error {
 }
 
 // printEvidence writes the rows of docs/windows-proof.md that are decided, as a table in Markdown for an issue.
-func (r Report) printEvidence(w io.Writer) error {
+func (r Report) printEvidence(w io.Writer) (err error) {
 	for _, n := range r.Nodes {
+		if !n.Evidence.DriverCalls {
+			err = errors.Join(err, table.Lines(w, "", "the driver "+r.Provisioner+" has no pod on "+n.Node+
+				" that mounts the pipes of CSI Proxy: the result says nothing about CSI Proxy"))
+		}
 		if len(n.Evidence.Rows) == 0 {
 			continue
 		}
@@ -207,15 +199,13 @@ func (r Report) printEvidence(w io.Writer) error {
 				passed = append(passed, s.Name)
 			}
 		}
-		lines := []string{"", fmt.Sprintf("For an issue (.github/ISSUE_TEMPLATE/windows-report.md), if the driver on %s calls CSI Proxy:", n.Node), "",
+		lines := []string{"", fmt.Sprintf("For an issue (.github/ISSUE_TEMPLATE/windows-report.md), of %s:", n.Node), "",
 			fmt.Sprintf("kubectl csi-proxy test, %s, with CSI Proxy %s, on %s", r.Provisioner, n.Evidence.Daemon, n.Windows), "",
 			"| id | result | what was seen |", "|---|---|---|"}
 		for _, row := range n.Evidence.Rows {
 			lines = append(lines, fmt.Sprintf("| %s | proven | kubectl csi-proxy test passed %s |", row, strings.Join(passed, ", ")))
 		}
-		if err := table.Lines(w, lines...); err != nil {
-			return err
-		}
+		err = errors.Join(err, table.Lines(w, lines...))
 	}
-	return nil
+	return err
 }

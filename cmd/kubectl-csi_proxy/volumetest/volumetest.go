@@ -67,7 +67,8 @@ type run struct {
 	Test
 	name    string
 	class   *storage.StorageClass
-	daemons map[string]*core.Pod // CSI Proxy's pods, by node
+	daemons map[string]*core.Pod  // CSI Proxy's pods, by node
+	pods    map[string][]core.Pod // all pods, by node
 }
 
 // Run tests the StorageClass on all the nodes at the same time. When ctx ends, the test ends, and its objects are
@@ -89,14 +90,13 @@ func (t Test) Run(ctx, removal context.Context) (Report, error) {
 	if r.daemons, err = cluster.DaemonPods(ctx, t.Client, t.DaemonNamespace); err != nil {
 		return Report{}, err
 	}
+	if r.pods, err = cluster.PodsOn(ctx, t.Client, nodes); err != nil {
+		return Report{}, err
+	}
 	if err := r.nameLeftovers(ctx); err != nil {
 		return Report{}, err
 	}
-	numbered := make([]int, len(nodes))
-	for i := range nodes {
-		numbered[i] = i
-	}
-	results := cluster.InParallel(numbered, func(i int) Result { return r.onNode(ctx, removal, nodes[i], i) })
+	results := cluster.InParallel(nodes, func(n *core.Node) Result { return r.onNode(ctx, removal, n, slices.Index(nodes, n)) })
 	report := Report{Class: t.Class, Provisioner: class.Provisioner, Nodes: results, colours: t.Colours}
 	report.OK = !slices.ContainsFunc(results, func(r Result) bool { return r.Failed != "" })
 	report.addLeft(r)
@@ -150,7 +150,7 @@ func (r *run) removeCommand(name string) string {
 func (r *run) onNode(ctx, removal context.Context, n *core.Node, number int) Result {
 	v := &volume{run: r, node: n, name: fmt.Sprintf("csi-proxy-test-%s-%d", r.name, number)}
 	result := Result{Node: n.Name, Windows: strings.TrimSpace(n.Status.NodeInfo.OSImage + " " + n.Status.NodeInfo.KernelVersion)}
-	result.Evidence.daemon(n, r.daemons[n.Name])
+	result.Evidence.DriverCalls = why.MountsPipe(r.pods[n.Name], r.class.Provisioner)
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -163,7 +163,7 @@ func (r *run) onNode(ctx, removal context.Context, n *core.Node, number int) Res
 			break
 		}
 	}
-	result.Evidence.steps(n, v.isDisk, result)
+	result.addEvidence(n, r.daemons[n.Name], v.isDisk)
 	if result.Failed != "" && ctx.Err() == nil {
 		result.explain(removal, v)
 	}

@@ -69,7 +69,8 @@ func newWorld(t *testing.T, nodes ...string) *world {
 		driver := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: "kube-system", Name: "driver-" + name}, Status: daemon.Status}
 		driver.Spec.NodeName = name
 		driver.Spec.Volumes = []core.Volume{
-			{Name: "d", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: `C:\var\lib\kubelet\plugins\disk.example.com`}}}}
+			{Name: "d", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: `C:\var\lib\kubelet\plugins\disk.example.com`}}},
+			{Name: "p", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: `\\.\pipe\csi-proxy-disk-v1`}}}}
 		registered := &storage.CSINode{ObjectMeta: meta.ObjectMeta{Name: name},
 			Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: w.class.Provisioner, NodeID: name}}}}
 		objects = append(objects, n, daemon, driver, registered)
@@ -271,10 +272,42 @@ func TestPass(t *testing.T) {
 		}
 		var out bytes.Buffer
 		if err := report.Print(&out); err != nil || !strings.Contains(out.String(), "| grow | proven | kubectl csi-proxy test passed write, read, grow, remove |\n") ||
-			!strings.Contains(out.String(), "win-2   Windows Server 2022 10.0.20348.2700") || strings.Contains(out.String(), "failed") {
+			!strings.Contains(out.String(), "win-2   Windows Server 2022 10.0.20348.2700") || strings.Contains(out.String(), "failed") || strings.Contains(out.String(), "says nothing") {
 			t.Errorf("%v\n%s", err, &out)
 		}
 	})
+}
+
+// TestOtherDriver: a driver that doesn't call CSI Proxy, or has no pod that is known, decides no row.
+func TestOtherDriver(t *testing.T) {
+	for name, change := range map[string]func(*core.Pod){
+		"no pipe":      func(p *core.Pod) { p.Spec.Volumes = p.Spec.Volumes[:1] },
+		"no directory": func(p *core.Pod) { p.Spec.Volumes = p.Spec.Volumes[1:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "win-1")
+				found, err := w.Tracker().Get(podKind, "kube-system", "driver-win-1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pod := found.DeepCopyObject().(*core.Pod)
+				change(pod)
+				if err := w.Tracker().Update(podKind, pod, pod.Namespace); err != nil {
+					t.Fatal(err)
+				}
+				report, err := w.test().Run(t.Context(), t.Context())
+				if err != nil || !report.OK || len(report.Nodes[0].Evidence.Rows) > 0 {
+					t.Fatalf("%+v, %v", report, err)
+				}
+				var out bytes.Buffer
+				const want = "the driver disk.example.com has no pod on win-1 that mounts the pipes of CSI Proxy: the result says nothing about CSI Proxy"
+				if err := report.Print(&out); err != nil || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "For an issue") {
+					t.Errorf("%v\n%s", err, &out)
+				}
+			})
+		})
+	}
 }
 
 // TestOtherClasses: volumes that can't grow, that are on shares, and that are retained.

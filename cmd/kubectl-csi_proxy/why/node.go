@@ -124,6 +124,12 @@ func driverPod(pods []core.Pod, driver string) *core.Pod {
 	return &pods[i]
 }
 
+// MountsPipe reports whether the driver's pod of a node, one of these, mounts a pipe of CSI Proxy.
+func MountsPipe(pods []core.Pod, driver string) bool {
+	pod := driverPod(pods, driver)
+	return pod != nil && mountsPipe(pod)
+}
+
 func mountsPipe(pod *core.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool {
 		return v.HostPath != nil && strings.HasPrefix(strings.ToLower(v.HostPath.Path), `\\.\pipe\csi-proxy-`)
