@@ -36,7 +36,7 @@ func checkMountedVolumes(_ context.Context, n *asked) (string, []Finding, error)
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return Finding{}
 		}
-		advice := "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md has more"
+		advice := "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md#by-number explains the number of an error"
 		if slices.ContainsFunc(m.Volume.Conditions, func(c csiproxy.Condition) bool { return c.Reason == csiproxy.ReasonDiskMissing }) {
 			advice = "if csi-proxyctl disk list has the disk, csi-proxyctl disk online takes it online. Otherwise attach it again, or " +
 				"end the pods that use it: the volume can be unstaged without its disk"
@@ -58,10 +58,23 @@ func checkMappings(_ context.Context, n *asked) (string, []Finding, error) {
 				"StorageClass. Containers may lose access to it after about 15 minutes",
 				"the share %s is mapped without encryption", m.Volume.Share)
 		}
-		return problem("check that the server runs and that the password is still right. The driver's next call makes the "+
-			"mapping again",
-			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
+		return problem(shareAdvice(m.Volume.Conditions), "the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
 	})
+}
+
+// shareAdvice is what to do about a share with one of these conditions.
+func shareAdvice(conditions []csiproxy.Condition) string {
+	for _, c := range conditions {
+		switch c.Reason {
+		case csiproxy.ReasonShareRefused:
+			return "correct the user or password: docs/troubleshooting.md#stale-smb-credentials"
+		case csiproxy.ReasonShareUnreachable:
+			return "look whether the server runs and has the share: Test-NetConnection SERVER -Port 445"
+		case csiproxy.ReasonShareNotMapped:
+			return "end the pods of the node that use it, and let them start again: a driver maps a share when it stages it, for the first pod"
+		}
+	}
+	return "look at the conditions in docs/storage-api.md#getvolume"
 }
 
 // checkLeftovers looks for what nobody needs any more.
