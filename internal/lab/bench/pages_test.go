@@ -48,8 +48,9 @@ func quotes() (all []quote) {
 	}
 	return append(all, quote{page: readme, source: "docs/facts.yaml", first: "a disk with data, staged", table: stagingTitle, row: "an offline disk with data",
 		cells: func(figures []string) []string {
-			calls, ratio := figures[0]+" calls", figures[3]
-			return []string{calls, calls, fmt.Sprintf("%s, or one that takes %s of their time", calls, ratio)}
+			number, ratio := figures[0], figures[3]
+			calls := number + " calls"
+			return []string{calls, calls, fmt.Sprintf("%s, or 1 call that takes %s times as long as the %s", calls, ratio, number)}
 		}})
 }
 
