@@ -126,7 +126,7 @@ func (c *chain) checkVolumes(ctx context.Context) (drivers []string) {
 	return drivers
 }
 
-// checkClaim adds a claim, and returns its volume; nil if it has none, or that can't be read.
+// checkClaim adds a claim to the chain, and returns the claim's volume; nil if the claim has no volume or the volume can't be read.
 func (c *chain) checkClaim(ctx context.Context, namespace, name string) *core.PersistentVolume {
 	object := namespace + "/" + name
 	claim, err := c.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, meta.GetOptions{})

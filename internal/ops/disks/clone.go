@@ -59,9 +59,8 @@ func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, ids []
 	return ctx.Err()
 }
 
-// findOriginal searches for a disk other than n that is online and has one of ids in its table. It
-// returns how errors name that disk, and the id; "" if there is no such disk. A disk that doesn't answer is passed
-// over: it may never answer again, and must not keep all others offline.
+// findOriginal searches the online disks but n for one with one of ids in its partition table. It returns the name of that disk for
+// errors, and the id; "" if no disk has one. A silent disk is skipped: it may stay silent, and would keep all others offline.
 func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	ids []string) (original, id string, _ error) {
 	if len(ids) == 0 {

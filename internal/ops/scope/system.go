@@ -334,8 +334,8 @@ func (s *System) StopService(ctx context.Context, name string) error {
 	return s.System.StopService(ctx, name)
 }
 
-// ActiveDependentServices returns those of the services that depend on one of the driver's which are the driver's, too. The names of
-// others are left out, so these services are never stopped.
+// ActiveDependentServices returns the driver's own services among the dependents of a service. The names of other drivers' services
+// are left out, and StopService doesn't stop these.
 func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
 	all, err := s.System.ActiveDependentServices(ctx, name)
 	return slices.DeleteFunc(all, func(dependent string) bool { return s.checkService(dependent) != nil }), err

@@ -55,7 +55,7 @@ func cyclesWith(n int, method string, times int) map[string]int {
 // ofNode are the calls of the node that crashes make fail.
 var ofNode = []string{stage, publish, unpublish, unstage}
 
-// beforeUnstage are those in which kubelet may end. It forgets a volume that it has only to unstage.
+// beforeUnstage are the calls during which a test may end kubelet. A new kubelet has forgotten volumes that were only to be unstaged.
 var beforeUnstage = []string{stage, publish, unpublish}
 
 // definition is what there is to a scenario before it is run.
