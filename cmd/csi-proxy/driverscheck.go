@@ -26,7 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/text/jsonfile"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // driversProblem is what is wrong with the file of -drivers at one place.
@@ -233,7 +233,7 @@ func (c *driversCheck) checkEntry(i int) {
 			SerialNumber: p.SerialNumber, Adapter: p.Adapter, Target: p.ISCSITarget})
 	}
 	for k, text := range entry.ISCSIPortals {
-		portal, err := targetportal.ParseText(text)
+		portal, err := win.ParsePortalText(text)
 		if err != nil {
 			c.refuse(fmt.Sprintf("%s.iscsiPortals[%d]", path, k), "portal %q: %v", text, err)
 			portal.Address, portal.Port = "", 0

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // restartDelay is the wait before a failed service is started again.
@@ -46,7 +46,7 @@ var _ Manager = Services{}
 // A deleted service exists until its last handle is closed, and until then is csiproxy.ErrUnavailable.
 func (Services) Configure(name string, settings Settings) (err error) {
 	defer describe("InstallService", name, &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}
 	name16, err1 := windows.UTF16PtrFromString(name)
@@ -147,7 +147,7 @@ func (Services) Query(name string) (_ Status, err error) {
 
 // open opens the service with the rights given.
 func open(name string, rights uint32) (*mgr.Service, error) {
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return nil, err
 	}
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // wrapped returns the command line that nssm or srvany starts for a service with this command line: both
@@ -98,7 +98,7 @@ const (
 // Record returns what SetRecord has stored with the service; nil if nothing is stored.
 func (Services) Record(name string) (_ []byte, err error) {
 	defer describe("ReadRecord", name, &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return nil, err
 	}
 	text, err := parameter(name, recordValue)
@@ -112,7 +112,7 @@ func (Services) Record(name string) (_ []byte, err error) {
 // removed with the service. Nil removes the record.
 func (Services) SetRecord(name string, record []byte) (err error) {
 	defer describe("WriteRecord", name, &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}
 	service, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name, registry.CREATE_SUB_KEY)

@@ -18,7 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/signatures/signaturetest"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk/signaturetest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"

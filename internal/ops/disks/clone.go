@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -23,7 +23,7 @@ import (
 
 // RefuseCopy returns an error if an offline disk is the copy of one that is online. Detaching one of
 // them helps; advice is what else does, for the error.
-func (d *Disks) RefuseCopy(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, advice string) error {
+func (d *Disks) RefuseCopy(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, advice string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	if err == nil && id != "" {
 		err = refuse(fmt.Sprintf("it is a copy of %s, which is online: both have the %s; detach one of them, or %s",
@@ -34,7 +34,7 @@ func (d *Disks) RefuseCopy(ctx context.Context, h *locks.LockedDisk, layout *win
 
 // refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online. Only then is the table of
 // an offline disk needed, which Windows may not return.
-func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *locks.LockedDisk) error {
+func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *usage.LockedDisk) error {
 	if !d.options.RefuseClones {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *locks.LockedDisk) err
 
 // refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
 // because it is a copy. ids are those in its partition table as Windows last showed it.
-func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, ids []string) error {
+func (d *Disks) refuseCollision(ctx context.Context, h *usage.LockedDisk, ids []string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, ids)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -123,7 +123,7 @@ func (shared *Shared) hardware(ctx context.Context, h *opendisk.Disk, asked deta
 	s := csiproxy.Disk{Number: h.Number}
 	hardware := &h.Hardware
 	if asked.identifiers {
-		if err := hardware.AskIdentifiers(ctx, h.Handle); err != nil {
+		if err := hardware.AskIdentifiers(ctx, h.DeviceHandle); err != nil {
 			return s, err
 		}
 	}
@@ -273,8 +273,8 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 			return err
 		}
 	}
-	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == users.ManyMore {
-		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+users.ManyMore
+	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == usage.ManyMore {
+		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+usage.ManyMore
 	}
 	info, err := d.shared.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {

@@ -24,13 +24,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -39,7 +37,7 @@ type System interface {
 	win.Devices
 	win.Notices
 	win.FileSystems
-	users.System
+	usage.System
 }
 
 // Options change how the operations behave. The zero value is the default.
@@ -61,9 +59,9 @@ type Options struct {
 	Runner *operation.Runner
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
 	// Locker.
-	Locks *locks.Locker
+	Locks *usage.Locker
 	// Users finds who uses disks and volumes. Default: one of its own.
-	Users *users.Finder
+	Users *usage.Finder
 }
 
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
@@ -124,8 +122,8 @@ type Disks struct {
 func New(sys System, o Options) *Disks {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	paths := pathpolicy.Default()
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
+	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
 	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewShared(sys, SharedOptions{Logger: o.Logger}))}
 }
 
@@ -196,8 +194,8 @@ func enumerate(numbers []csiproxy.DiskNumber) string {
 	return b.String()
 }
 
-// take locks the disk that has the number n now: see [locks.Locker.LockDisk].
-func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber) (*locks.LockedDisk, error) {
+// take locks the disk that has the number n now: see [usage.Locker.LockDisk].
+func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber) (*usage.LockedDisk, error) {
 	lockedDisk, err := d.options.Locks.LockDisk(ctx, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
@@ -277,7 +275,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online 
 
 // setOffline takes a disk offline unless a volume of it is mounted in the allowed
 // directories: a pod may be using it.
-func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, state device.State) error {
+func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.DiskState) error {
 	if state.Offline {
 		return nil
 	}
@@ -301,22 +299,22 @@ func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, state devic
 	if len(paths) > 0 {
 		return refuse("a volume of it is mounted at " + quote.List(paths) + "; unmount it first")
 	}
-	return d.TakeOffline(ctx, h, volumes, state, device.State{Offline: true, ReadOnly: state.ReadOnly})
+	return d.TakeOffline(ctx, h, volumes, state, win.DiskState{Offline: true, ReadOnly: state.ReadOnly})
 }
 
 // onlineState returns the state that a disk has once it can be used: online and, unless it is staged read-only, writable.
-func (d *Disks) onlineState(ctx context.Context, h *locks.LockedDisk, state device.State) (device.State, error) {
+func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (win.DiskState, error) {
 	if state.Offline || !state.ReadOnly {
-		return device.State{}, nil
+		return win.DiskState{}, nil
 	}
 	staged, err := d.StagedReadOnly(ctx, h)
-	return device.State{ReadOnly: len(staged) > 0}, err
+	return win.DiskState{ReadOnly: len(staged) > 0}, err
 }
 
 // StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
 // are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
 // that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
-func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths []string, _ error) {
+func (d *Disks) StagedReadOnly(ctx context.Context, h *usage.LockedDisk) (paths []string, _ error) {
 	_, paths, err := d.Mounted(ctx, h)
 	if err != nil || len(paths) > 0 {
 		return paths, err
@@ -330,7 +328,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths 
 
 // Mounted returns the volumes of an online disk, and in which of the allowed directories they are mounted. Mount points elsewhere
 // may be planted, so they refuse no call.
-func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
+func (d *Disks) Mounted(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
 	if volumes, err = d.Volumes(ctx, h); err != nil {
 		return nil, nil, err
 	}
@@ -342,7 +340,7 @@ func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opend
 
 // Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
 // there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
-func (d *Disks) Volumes(ctx context.Context, h *locks.LockedDisk) (volumes opendisk.Volumes, _ error) {
+func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -370,7 +368,7 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, users.Directories(mountPath)...)
+		paths = append(paths, usage.Directories(mountPath)...)
 	}
 	slices.Sort(paths)
 	return paths, nil

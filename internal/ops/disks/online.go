@@ -10,11 +10,10 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -26,7 +25,7 @@ import (
 // When Windows handles the arrival of a disk, it may take the disk offline again; no public source says whether it does, or
 // when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. A copy of an online
 // disk is refused when it stays offline: see [Disks.refuseCollision].
-func (d *Disks) WhileOnline(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
+func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	judge, use func(layout *win.DriveLayout) error) (err error) {
 	isUsed := false
 	defer func() {
@@ -79,14 +78,14 @@ func (d *Disks) WhileOnline(ctx context.Context, h *locks.LockedDisk, before, wa
 }
 
 // wentOffline reports whether a disk that was brought online is offline, or read-only, now.
-func wentOffline(ctx context.Context, h *locks.LockedDisk, wanted device.State) bool {
+func wentOffline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
 	state, err := h.State(ctx)
 	return err == nil && mustChange(state, wanted)
 }
 
 // onlineAgain is how often a copy of an online disk is brought online before it is refused: Windows may give a copy new ids only
 // when it goes online once more, and only if it is writable.
-func onlineAgain(wanted device.State) int {
+func onlineAgain(wanted win.DiskState) int {
 	if wanted.ReadOnly {
 		return 1
 	}
@@ -115,7 +114,7 @@ func IsRefusal(err error) bool {
 
 // mustChange reports whether the state of a disk must change before the disk can be used in the wanted state. That a disk becomes
 // read-only isn't up to WhileOnline: for that, package staging takes it offline before.
-func mustChange(state, wanted device.State) bool {
+func mustChange(state, wanted win.DiskState) bool {
 	return state.Offline || state.ReadOnly && !wanted.ReadOnly
 }
 
@@ -124,7 +123,7 @@ func mustChange(state, wanted device.State) bool {
 //
 // Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
 // https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
-func (d *Disks) bringOnline(ctx context.Context, h *locks.LockedDisk, wanted device.State) error {
+func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) error {
 	before, err := h.State(ctx)
 	if err != nil || !mustChange(before, wanted) {
 		return err
@@ -158,11 +157,11 @@ func (d *Disks) bringOnline(ctx context.Context, h *locks.LockedDisk, wanted dev
 }
 
 // setOnline changes the state of a disk, which has been verified.
-func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wanted device.State) error {
+func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wanted win.DiskState) error {
 	if state.ReadOnly && !wanted.ReadOnly {
 		// Windows mounts the file systems as soon as the disk is online, and mounts them read-only if the disk is. They
 		// stay so. So the disk becomes writable while it is offline.
-		offline := device.State{Offline: true}
+		offline := win.DiskState{Offline: true}
 		if err := h.SetState(ctx, state, offline); err != nil {
 			return err
 		}
@@ -171,7 +170,7 @@ func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wante
 		}
 		state = offline
 	}
-	online := device.State{ReadOnly: state.ReadOnly}
+	online := win.DiskState{ReadOnly: state.ReadOnly}
 	if err := h.SetState(ctx, state, online); err != nil {
 		return err
 	}
@@ -187,15 +186,15 @@ func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wante
 // none when it comes again.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
-func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before device.State) {
+func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) {
 	if err := d.putBack(context.WithoutCancel(ctx), h, before); err != nil {
 		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
 	}
 }
 
-func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before device.State) error {
+func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) error {
 	state, err := h.State(ctx)
-	if err != nil || before == (device.State{}) || state == before {
+	if err != nil || before == (win.DiskState{}) || state == before {
 		return err
 	}
 	var volumes opendisk.Volumes
@@ -230,8 +229,8 @@ func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before device.
 // A disk that was staged read-only becomes writable: Windows keeps the attribute for the disk's place, and the next disk
 // there would inherit it. One call to Windows does both. With two, the disk could leave or the process
 // die in between, and a repeated UnstageVolume may not know the disk any more.
-func (d *Disks) TakeOffline(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
-	from, to device.State) error {
+func (d *Disks) TakeOffline(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes,
+	from, to win.DiskState) error {
 	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {
 		return err
 	}
@@ -245,7 +244,7 @@ func (d *Disks) TakeOffline(ctx context.Context, h *locks.LockedDisk, volumes op
 }
 
 // flushAndSet flushes volumes of a disk, and changes the disk's state.
-func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes, from, to device.State) error {
+func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes, from, to win.DiskState) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
 		if err != nil && !opendisk.HasNothingToFlush(err) {
@@ -261,7 +260,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes op
 		return err
 	}
 	// No public code changes both in one call, so Windows may refuse that forever.
-	step := device.State{Offline: to.Offline, ReadOnly: from.ReadOnly}
+	step := win.DiskState{Offline: to.Offline, ReadOnly: from.ReadOnly}
 	if stepErr := h.SetState(ctx, from, step); stepErr != nil {
 		return err
 	}
@@ -270,7 +269,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes op
 
 // flush flushes a volume.
 func (d *Disks) flush(ctx context.Context, name string) error {
-	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+	h, err := win.OpenDevice(ctx, d.sys, win.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}

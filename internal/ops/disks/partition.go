@@ -15,11 +15,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -71,7 +69,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 // LookBeforeChange returns an error if a disk must stay as it is, offline or read-only: it holds data of another system, or is an
 // unwanted copy. It returns the disk's table if Windows shows partitions in it, which for a disk that is offline it may do only
 // once the disk is online.
-func (d *Disks) LookBeforeChange(ctx context.Context, h *locks.LockedDisk, state device.State) (shown *win.DriveLayout, err error) {
+func (d *Disks) LookBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
 	switch {
 	case state.Offline:
 		// If Windows shows partitions, these count: going online, a disk that others partitioned could be
@@ -89,7 +87,7 @@ func (d *Disks) LookBeforeChange(ctx context.Context, h *locks.LockedDisk, state
 
 // WhilePartitioned is WhileOnline for a disk with a data partition. An empty disk gets one, and made tells use that this
 // call has made it. A disk with other contents is an error, and stays as it is.
-func (d *Disks) WhilePartitioned(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
+func (d *Disks) WhilePartitioned(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is
 	// checked right before each write.
@@ -119,7 +117,7 @@ func (d *Disks) WhilePartitioned(ctx context.Context, h *locks.LockedDisk, befor
 // another system and no partition table. A user has seen Windows write a signature into the first sector of such a disk
 // (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows shows partitions in it, which it may
 // do only once the disk is online.
-func (d *Disks) checkOffline(ctx context.Context, h *locks.LockedDisk) (shown *win.DriveLayout, _ error) {
+func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *win.DriveLayout, _ error) {
 	if err := d.refuseUnwantedCopy(ctx, h); err != nil {
 		return nil, err
 	}
@@ -143,9 +141,9 @@ func (d *Disks) checkOffline(ctx context.Context, h *locks.LockedDisk) (shown *w
 
 // readContents reads what tells whose data a disk holds. layout is the disk's table; nil if Windows returns none. Reading takes a
 // while, so disk and table are verified after it.
-func readContents(ctx context.Context, h *locks.LockedDisk, geometry win.DiskGeometryEx, layout *win.DriveLayout) (
-	signatures.Disk, error) {
-	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+func readContents(ctx context.Context, h *usage.LockedDisk, geometry win.DiskGeometryEx, layout *win.DriveLayout) (
+	opendisk.Contents, error) {
+	contents, err := opendisk.ReadContents(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err == nil {
 		err = h.Verify(ctx)
 	}
@@ -156,7 +154,7 @@ func readContents(ctx context.Context, h *locks.LockedDisk, geometry win.DiskGeo
 }
 
 // refuseRecognized returns an error if a disk that has no partition table holds data of another system.
-func (d *Disks) refuseRecognized(contents signatures.Disk) error {
+func (d *Disks) refuseRecognized(contents opendisk.Contents) error {
 	if found := contents.Recognise(); found != "" && !d.options.AllowRecognizedData {
 		return refuse("it has no partition table that Windows reads, but holds " + found)
 	}
@@ -166,7 +164,7 @@ func (d *Disks) refuseRecognized(contents signatures.Disk) error {
 // inspect reports whether a data partition is missing from the table of a disk that is online. If one is missing,
 // and the disk holds something else or is too small, inspect returns an error. It reads the table again at the end: if
 // somebody has begun to use the disk meanwhile, the disk has another one.
-func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
+func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
 	if hasPartition(layout) {
 		return false, refuseForeign(layout)
 	}
@@ -233,7 +231,7 @@ func hasPartition(l *win.DriveLayout) bool {
 
 // writeTable writes a GPT and a data partition in it, as far as the disk lacks these. layout is its
 // table now.
-func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
+func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
 		create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: maximumPartitions}
 		if err := repeatOn(ctx, h, layout, func() error { return h.CreateDisk(ctx, create) }); err != nil {
@@ -273,7 +271,7 @@ func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win
 
 // repeatOn makes a change of a disk that has just been found to have a partition table, and repeats it while Windows refuses it
 // and the disk has that table still.
-func repeatOn(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, change func() error) error {
+func repeatOn(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, change func() error) error {
 	isRepeated := false
 	return operation.UntilReady(ctx, func() error {
 		if !isRepeated {
@@ -286,7 +284,7 @@ func repeatOn(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout,
 
 // updateProperties has Windows read a new partition table. A failure is only logged, as rufus passes over it: Windows has been
 // told the table when it was written.
-func (d *Disks) updateProperties(ctx context.Context, h *locks.LockedDisk) {
+func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 	if err := h.UpdateProperties(ctx); err != nil {
 		d.options.Logger.Warn("Windows doesn't read a new partition table", "disk", h.Number, "err", err)
 	}
@@ -342,7 +340,7 @@ func refuse(reason string) error {
 
 // AwaitVolumes waits until each data partition of a disk has its volume, and returns the volumes. If the disk goes offline
 // meanwhile, it returns an error: see WhileOnline. layout is the disk's table.
-func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, wanted device.State) (
+func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, wanted win.DiskState) (
 	opendisk.Volumes, error) {
 	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
 		state, err := h.State(ctx)
@@ -413,14 +411,14 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 // first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
 // online that isn't. So onlineVolume does that if the documented call has no effect.
 func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem string, _ error) {
-	err := d.setVolumeOnline(ctx, name, device.Handle.OnlineVolume)
+	err := d.setVolumeOnline(ctx, name, win.DeviceHandle.OnlineVolume)
 	if err == nil {
 		fileSystem, err = d.awaitOnline(ctx, name)
 	}
 	if !isOffline(err) {
 		return fileSystem, err
 	}
-	err = d.setVolumeOnline(ctx, name, func(h device.Handle, ctx context.Context) error {
+	err = d.setVolumeOnline(ctx, name, func(h win.DeviceHandle, ctx context.Context) error {
 		if err := h.OfflineVolume(ctx); err != nil {
 			return err
 		}
@@ -433,8 +431,8 @@ func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem strin
 }
 
 // setVolumeOnline opens a volume and calls set.
-func (d *Disks) setVolumeOnline(ctx context.Context, name string, set func(device.Handle, context.Context) error) error {
-	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+func (d *Disks) setVolumeOnline(ctx context.Context, name string, set func(win.DeviceHandle, context.Context) error) error {
+	h, err := win.OpenDevice(ctx, d.sys, win.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -120,7 +119,7 @@ type found struct {
 	driver string              // whose disk it is; "" if no driver's
 
 	// What the query asks for is one of these.
-	state    device.State
+	state    win.DiskState
 	ids      published.DiskIDs
 	tableIDs []string
 	location location
@@ -386,7 +385,7 @@ func (shared *Shared) disksOf(driver string, results []found) (all []found) {
 // openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
 // for: a path below a multipath disk, or a container's scratch disk.
 func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
-	h, err := device.Open(ctx, shared.sys, path, win.AccessNone)
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, "", err
 	}
@@ -410,7 +409,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 	if err != nil || scratch {
 		return nil, "", err
 	}
-	disk := &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: hardware}
+	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
 	if shared.ownerOf != nil {
 		driver, err = shared.ownerOf(ctx, disk)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
@@ -429,7 +428,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 // askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
 // scratch disk. It notes if it is.
 func (shared *Shared) askScratch(ctx context.Context, path string,
-	h device.Handle) (hardware opendisk.Hardware, scratch bool, err error) {
+	h win.DeviceHandle) (hardware opendisk.Hardware, scratch bool, err error) {
 	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
 		return hardware, false, err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -97,7 +96,7 @@ func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{})
 		simtest.Partition(t, sim, n, 0)
-		h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
+		h, err := win.OpenDevice(t.Context(), sim, win.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
 		simtest.Must(t, err)
 		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, winid.NewGUID(), 1<<20, gibibyte
 		simtest.Must(t, h.SetLayout(t.Context(), &win.DriveLayout{Style: win.StyleGPT, Partitions: []win.Partition{p}}))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -111,7 +110,7 @@ func (shared *Shared) refresh(ctx context.Context, path string) (none found, _ e
 	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
 		return none, err
 	}
-	h, err := device.Open(ctx, shared.sys, path, win.GenericRead|win.GenericWrite)
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return none, err
 	}
@@ -121,7 +120,7 @@ func (shared *Shared) refresh(ctx context.Context, path string) (none found, _ e
 
 // isScratch is askScratch for a disk that isn't open.
 func (shared *Shared) isScratch(ctx context.Context, path string) (bool, error) {
-	h, err := device.Open(ctx, shared.sys, path, win.AccessNone)
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
 		return false, err
 	}

@@ -15,7 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -71,7 +71,7 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		locker := locks.Default(sim)
+		locker := usage.DefaultLocker(sim)
 		ops := disks.New(sim, disks.Options{Locks: locker})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
 		right, err := locker.LockDisk(t.Context(), n)

@@ -18,20 +18,18 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // System has the Windows calls that the operations on files make.
 type System interface {
-	users.System
+	usage.System
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
 }
 
@@ -43,7 +41,7 @@ type Options struct {
 	Runner *operation.Runner
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
 	// Locker.
-	Locks *locks.Locker
+	Locks *usage.Locker
 }
 
 // Filesystem has the operations on the node's directories and links. All methods may be
@@ -66,8 +64,8 @@ type Filesystem struct {
 func New(sys System, paths *pathpolicy.Policy, mapped *shares.Mappings, o Options) *Filesystem {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	if o.Locks == nil {
-		o.Locks = locks.New(sys, paths, users.New(users.NewShared(sys, paths, nil, o.Logger)),
-			locks.Options{Logger: o.Logger})
+		o.Locks = usage.NewLocker(sys, paths, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)),
+			usage.LockOptions{Logger: o.Logger})
 	}
 	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o, limits: defaultLimits}
 }
@@ -178,8 +176,8 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 
 // mappedShare reads a link's target that is a UNC path, and reports whether its share has
 // a global mapping.
-func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.Path, mapped bool, err error) {
-	if path, err = unc.Parse(target); err != nil {
+func (f *Filesystem) mappedShare(ctx context.Context, target string) (path win.UNCPath, mapped bool, err error) {
+	if path, err = win.ParseUNC(target); err != nil {
 		return path, false, nil // no such share can be mapped
 	}
 	mappings, err := f.shares.List(ctx)

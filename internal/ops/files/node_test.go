@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -30,7 +30,7 @@ var (
 func newNode(t *testing.T) *winsim.System {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
-	file, err := locks.Default(sys).KeepLockFile(t.Context()) // tests compare what is in C:\Windows
+	file, err := usage.DefaultLocker(sys).KeepLockFile(t.Context()) // tests compare what is in C:\Windows
 	must(t, err)
 	must(t, file.Close())
 	return sys

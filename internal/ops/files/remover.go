@@ -9,8 +9,8 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -23,7 +23,7 @@ import (
 // and some memory that doesn't depend on the depth.
 type remover struct {
 	limits
-	locks     *locks.Locker
+	locks     *usage.Locker
 	removed   int // entries so far
 	unmounted int // volumes so far
 	listed    int // entries of directories above the one that is removed

@@ -11,7 +11,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -23,7 +22,7 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 	if err != nil {
 		return err
 	}
-	var unlinked unc.Path
+	var unlinked win.UNCPath
 	isShare := false
 	err = f.paths.Hold(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
 		unlinked, isShare, err = f.rmdir(ctx, e, force)
@@ -40,7 +39,7 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 
 // rmdir also returns the directory of a share, if a link to it was removed.
 func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
-	force bool) (remote unc.Path, isShare bool, _ error) {
+	force bool) (remote win.UNCPath, isShare bool, _ error) {
 	if err := removed.CheckReplaceable(); err != nil {
 		return remote, false, err
 	}
@@ -66,7 +65,7 @@ func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
 }
 
 // shareAt returns the directory of a share that an entry is a link to, if it is one.
-func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
+func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote win.UNCPath, ok bool, _ error) {
 	link, err := entry.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return remote, false, nil // it is no link any more
@@ -74,7 +73,7 @@ func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote unc.Path, ok b
 	if err != nil || link.Kind != pathpolicy.LinkToShare {
 		return remote, false, err
 	}
-	remote, parseErr := unc.Parse(link.Target())
+	remote, parseErr := win.ParseUNC(link.Target())
 	return remote, parseErr == nil, nil
 }
 

@@ -15,10 +15,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -134,13 +133,13 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 }
 
 // newLocked returns a node, its locker, and the operations.
-func newLocked(t *testing.T) (*winsim.System, *locks.Locker, *files.Filesystem) {
+func newLocked(t *testing.T) (*winsim.System, *usage.Locker, *files.Filesystem) {
 	t.Helper()
 	sys := newNode(t)
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
-	finder := users.New(users.NewShared(sys, paths, nil, slog.New(slog.DiscardHandler)))
-	locker := locks.New(sys, paths, finder, locks.Options{})
+	finder := usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, slog.New(slog.DiscardHandler)))
+	locker := usage.NewLocker(sys, paths, finder, usage.LockOptions{})
 	m := shares.New(sys, paths, shares.Options{Locks: locker})
 	return sys, locker, files.New(sys, paths, m, files.Options{Locks: locker})
 }

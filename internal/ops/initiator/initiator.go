@@ -18,8 +18,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -122,7 +122,7 @@ func (i *Initiator) startService(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = scm.Start(ctx, i.sys, i.options.Logger, serviceName)
+		err = machine.Start(ctx, i.sys, i.options.Logger, serviceName)
 	}
 	if err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}

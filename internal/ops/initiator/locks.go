@@ -10,7 +10,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -34,7 +33,7 @@ func (l *TargetLocks) Lock(ctx context.Context, owners []string, iqn csiproxy.IQ
 // Owners returns the owners whose calls about a target exclude those of the initiator at a portal: a driver, or "" for the node. The
 // node's calls at a portal are about sessions through portals of the same owner. If that isn't known, they are about all sessions.
 func (i *Initiator) Owners(p csiproxy.ISCSIPortal) []string {
-	portal, err := targetportal.Parse(p)
+	portal, err := win.ParsePortal(p)
 	owner, isKnown := i.options.OwnerOf(portal)
 	return i.options.Targets.locks.Owners(i.options.Driver, owner, err == nil && isKnown)
 }

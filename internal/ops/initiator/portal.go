@@ -14,7 +14,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -23,7 +22,7 @@ import (
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
 func (i *Initiator) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("AddTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := targetportal.Parse(p)
+	want, err := win.ParsePortal(p)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
 func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (_ []csiproxy.IQN, err error) {
 	defer i.options.Runner.Done("DiscoverTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := targetportal.Parse(p)
+	want, err := win.ParsePortal(p)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 			i.options.Logger.Warn("a target doesn't say where it was found", "target", quote.Text(target), "err", err)
 			continue
 		}
-		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return targetportal.Same(portal, p) }) {
+		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return win.SamePortal(portal, p) }) {
 			found = append(found, csiproxy.IQN(target))
 		}
 	}
@@ -115,7 +114,7 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 	}
 	var portals []win.ISCSIPortal
 	for _, m := range mechanisms {
-		if p, ok := targetportal.ParseMechanism(m); ok {
+		if p, ok := win.ParsePortalMechanism(m); ok {
 			portals = append(portals, p)
 		}
 	}
@@ -143,7 +142,7 @@ func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []csiproxy.ISCSIPo
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsisendtargetportalw
 func (i *Initiator) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("RemoveTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := targetportal.Parse(p)
+	want, err := win.ParsePortal(p)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 	if err != nil {
 		return p, false, err
 	}
-	index := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return targetportal.Same(p, want) })
+	index := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return win.SamePortal(p, want) })
 	if index < 0 {
 		return p, false, nil
 	}

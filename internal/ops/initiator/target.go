@@ -15,7 +15,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -146,7 +145,7 @@ const logoutTimeout = 5 * time.Second
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
-	portal, err := targetportal.Parse(p)
+	portal, err := win.ParsePortal(p)
 	if err != nil {
 		return err
 	}
@@ -180,7 +179,7 @@ func (i *Initiator) CheckLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csipr
 
 // checkLogin checks the arguments of a login, and returns them as Windows takes them.
 func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (win.ISCSILogin, error) {
-	portal, err := targetportal.Parse(p)
+	portal, err := win.ParsePortal(p)
 	if err != nil {
 		return win.ISCSILogin{}, err
 	}
@@ -251,7 +250,7 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.
 		return err
 	}
 	for _, l := range logins {
-		if !iqn.Equal(csiproxy.IQN(l.Target)) || !targetportal.Same(l.Portal, p) {
+		if !iqn.Equal(csiproxy.IQN(l.Target)) || !win.SamePortal(l.Portal, p) {
 			continue
 		}
 		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
@@ -302,7 +301,7 @@ func busy(err error) bool {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
 func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ []csiproxy.DiskNumber, err error) {
 	defer i.options.Runner.Done("GetTargetDisks", targetObject(iqn), time.Now(), &err)
-	portal, err := targetportal.Parse(p)
+	portal, err := win.ParsePortal(p)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +326,7 @@ func (i *Initiator) sessions(ctx context.Context, at place, iqn csiproxy.IQN) ([
 	for _, s := range sessions {
 		portals = append(portals, s.Portals...)
 	}
-	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, at.portal) }) {
+	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return win.MaybeSamePortal(own, at.portal) }) {
 		return sessions, nil
 	}
 	// A session that reconnects has no portal, and may have moved to another one. So the portals at
@@ -339,7 +338,7 @@ func (i *Initiator) sessions(ctx context.Context, at place, iqn csiproxy.IQN) ([
 	portals = append(portals, found...)
 	// If no portals are known, such as for a session of the firmware, any portal is accepted.
 	if len(portals) > 0 && !slices.ContainsFunc(portals,
-		func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, at.portal) }) {
+		func(own win.ISCSIPortal) bool { return win.MaybeSamePortal(own, at.portal) }) {
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the target is connected, but not through %s; its portals are %s",
 			quote.Text(csiproxy.ISCSIPortal(at.portal).String()), portalList(portals))

@@ -18,11 +18,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/smbios"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // System is what the operations on the machine use of Windows.
@@ -60,8 +57,8 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error)
 	if err != nil {
 		return "", err
 	}
-	serial, err := smbios.SystemSerial(table)
-	if errors.Is(err, smbios.ErrNoSystem) {
+	serial, err := SystemSerial(table)
+	if errors.Is(err, ErrNoSystem) {
 		err = &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err}
 	}
 	return serial, err
@@ -72,7 +69,7 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error)
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
 func (m *Machine) GetService(ctx context.Context, name string) (_ published.Service, err error) {
 	defer m.options.Runner.Done("GetService", object(name), time.Now(), &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return published.Service{}, err
 	}
 	s, err := m.sys.QueryService(ctx, name)
@@ -96,10 +93,10 @@ func status(s win.ServiceState) published.ServiceStatus {
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (m *Machine) StartService(ctx context.Context, name string) (err error) {
 	defer m.options.Runner.Done("StartService", object(name), time.Now(), &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}
-	return scm.Start(ctx, m.sys, m.options.Logger, name)
+	return Start(ctx, m.sys, m.options.Logger, name)
 }
 
 // StopService implements [published.SystemOperations].
@@ -107,10 +104,10 @@ func (m *Machine) StartService(ctx context.Context, name string) (err error) {
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (m *Machine) StopService(ctx context.Context, name string, force bool) (err error) {
 	defer m.options.Runner.Done("StopService", object(name), time.Now(), &err)
-	if err := winname.CheckService(name); err != nil {
+	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}
-	return scm.Stop(ctx, m.sys, m.options.Logger, name, force)
+	return Stop(ctx, m.sys, m.options.Logger, name, force)
 }
 
 // object names the service in errors.

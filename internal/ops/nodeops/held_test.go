@@ -28,7 +28,7 @@ var rightful = map[string]string{
 // lockFile is the file whose bytes keep other processes out. Their upper bits are the kind of the object.
 const lockFile = `C:\Windows\csi-proxy.lock`
 
-// At each change, the operation has the locks that the file order.go of package locks says: what keeps
+// At each change, the operation has the locks that the file order.go of package usage says: what keeps
 // other processes out is there. The lock of a server keeps none out.
 func TestRightsAreHeld(t *testing.T) {
 	r := newRig(t)

@@ -12,11 +12,10 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // DiskStates returns how many disks are online and offline, of those that answer. Disks
@@ -81,7 +80,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []volumes.Use, leftOut int, _
 	for _, l := range links.All {
 		_, name := n.groups.Paths.PublishedAt(l.Path)
 		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path.String())
-		id := links.ByPath[winname.Lower(staging)].Link.Volume
+		id := links.ByPath[win.LowerName(staging)].Link.Volume
 		series := driver + `\` + name // each may come once, also if a link or directory is planted
 		if name == "" || id == "" || len(series) > longestNames || known[id] || known[series] {
 			continue
@@ -99,7 +98,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []volumes.Use, leftOut int, _
 				return nil
 			}
 		}
-		extent, err := users.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
+		extent, err := usage.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
 		if err != nil || !slices.Contains(online, extent.DiskNumber) {
 			return err
 		}

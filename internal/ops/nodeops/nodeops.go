@@ -16,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -24,7 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/published"
@@ -103,7 +102,7 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 	return n.groups.Mappings.RefusedLogOns()
 }
 
-// KeepLockFile opens the file by which processes of CSI Proxy exclude each other: see [locks.Locker.KeepLockFile].
+// KeepLockFile opens the file by which processes of CSI Proxy exclude each other: see [usage.Locker.KeepLockFile].
 func (n *Node) KeepLockFile(ctx context.Context) (io.Closer, error) {
 	return n.groups.Locks.KeepLockFile(ctx)
 }
@@ -138,8 +137,8 @@ type shared struct {
 	owners  *scope.Table
 	runner  *operation.Runner
 
-	locks    *locks.Shared
-	users    *users.Shared
+	locks    *usage.SharedLocks
+	users    *usage.SharedFinder
 	disks    *disks.Shared
 	mappings *shares.Shared
 	targets  *initiator.TargetLocks
@@ -170,7 +169,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	paths, err := pathpolicy.New(pathpolicy.Options{
 		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, OwnFiles: o.OwnFiles, Drivers: directories,
 		ReformatDirs:     o.ReformatDirs,
-		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls, calls),
+		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: usage.SystemVolumes(calls, calls),
 		WritableMountPoints: o.WritableMountPoints, Logger: o.Logger,
 	})
 	if err != nil {
@@ -178,8 +177,8 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	return &shared{
 		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
-		locks: locks.NewShared(names),
-		users: users.NewShared(calls, paths, table, o.Logger),
+		locks: usage.NewSharedLocks(names),
+		users: usage.NewSharedFinder(calls, paths, table, o.Logger),
 		disks: disks.NewShared(lists, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
@@ -194,12 +193,12 @@ type part struct {
 	calls  *operation.Windows
 	sys    win.System // made of calls
 	paths  *pathpolicy.Policy
-	users  *users.Finder
+	users  *usage.Finder
 	log    *slog.Logger
-	// hasVolume is locks.Options.HasVolume; nil for the whole node.
+	// hasVolume is usage.LockOptions.HasVolume; nil for the whole node.
 	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
-	// lastingOwnerOf is locks.Options.OwnerOf.
+	// lastingOwnerOf is usage.LockOptions.OwnerOf.
 	lastingOwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
 	// ownerOfPortal is initiator.Options.OwnerOf; nil for a driver, whose portals are its own.
 	ownerOfPortal func(p win.ISCSIPortal) (driver string, isKnown bool)
@@ -207,7 +206,7 @@ type part struct {
 
 // whole is the whole node.
 func (s *shared) whole() part {
-	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: users.New(s.users), log: s.options.Logger,
+	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
 		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
 }
 
@@ -221,8 +220,8 @@ func (s *shared) partOf(driver scope.Driver) part {
 	})
 	p.sys, p.hasVolume, p.lastingOwnerOf = sys, sys.HasVolume, sys.OwnerOf
 	p.paths = s.paths.Within(pathpolicy.Territory{
-		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
-	p.users = users.ForDriver(s.users, driver.Name, sys, p.calls, p.paths)
+		Driver: driver.Name, OfTheNode: usage.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
+	p.users = usage.FinderForDriver(s.users, driver.Name, sys, p.calls, p.paths)
 	p.ownerOfDisk = func(context.Context, *opendisk.Disk) (string, error) {
 		return driver.Name, nil // no other driver's disk can be opened
 	}
@@ -233,7 +232,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
 	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
-	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Shared: s.locks, Driver: p.driver,
+	g.Locks = usage.NewLocker(p.sys, p.paths, g.Users, usage.LockOptions{Logger: p.log, Shared: s.locks, Driver: p.driver,
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,

@@ -11,7 +11,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
@@ -166,7 +165,7 @@ func TestMachineWithoutTemporaryDisk(t *testing.T) {
 				volume, _, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "dvd", VendorID: "Msft", ProductID: "Virtual DVD"})
 				simtest.Want(t, "letter", letter, `D:\`)
 				r.must(r.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String(),
-					Object: device.VolumePath(volume)}, winerr.ErrorInvalidFunction))
+					Object: win.VolumePath(volume)}, winerr.ErrorInvalidFunction))
 			}
 			n := r.node([]string{"D:"})
 			for lun, spec := range map[uint32]winsim.DiskSpec{

@@ -3,7 +3,7 @@
 
 // Package opendisk opens disks and keeps their identity. It verifies that a disk still is
 // the one that an operation began with. It also finds the volumes of a disk, and waits for
-// those that haven't arrived.
+// those that haven't arrived, and recognises by its signature what a raw disk or volume holds.
 package opendisk
 
 import (
@@ -17,7 +17,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -26,7 +25,7 @@ import (
 // A handle stays with its disk: when the disk has left, calls on the handle fail. So an
 // operation opens its disk before it waits for anything, and makes all calls on this handle.
 type Disk struct {
-	device.Handle
+	win.DeviceHandle
 	Number csiproxy.DiskNumber
 	// Hardware is what the disk said of itself when it was opened.
 	Hardware Hardware
@@ -79,7 +78,7 @@ func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 		return d, err
 	}
 	defer d.Close()
-	scratch, err := IsScratch(ctx, d.Handle, d.Hardware.Descriptor)
+	scratch, err := IsScratch(ctx, d.DeviceHandle, d.Hardware.Descriptor)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +95,7 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retr
 	if err != nil {
 		return nil, err
 	}
-	d := &Disk{Handle: h, Number: n}
+	d := &Disk{DeviceHandle: h, Number: n}
 	known := false
 	defer func() {
 		if !known {
@@ -112,11 +111,11 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retr
 
 // openNumber opens the disk that has the number n now.
 func openNumber(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (
-	h device.Handle, _ error) {
+	h win.DeviceHandle, _ error) {
 	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
 		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)
 	}, func() (err error) {
-		h, err = device.Open(ctx, sys, win.PhysicalDrive(n), access)
+		h, err = win.OpenDevice(ctx, sys, win.PhysicalDrive(n), access)
 		return err
 	})
 	return h, err
@@ -128,16 +127,16 @@ func (d *Disk) askIdentity(ctx context.Context) (hardware Hardware, _ error) {
 	if err := d.checkNumber(ctx); err != nil {
 		return hardware, err
 	}
-	hardware, err := AskHardware(ctx, d.Handle)
+	hardware, err := AskHardware(ctx, d.DeviceHandle)
 	if err == nil && !hardware.hasSerial() {
-		err = hardware.AskIdentifiers(ctx, d.Handle)
+		err = hardware.AskIdentifiers(ctx, d.DeviceHandle)
 	}
 	return hardware, err
 }
 
 // checkNumber returns an error unless the disk has d.Number now.
 func (d *Disk) checkNumber(ctx context.Context) error {
-	n, err := d.Handle.Number(ctx)
+	n, err := d.DeviceHandle.Number(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,13 +157,13 @@ func ErrChanged(how string) error {
 }
 
 // AskHardware asks a device for its hardware, without the identifiers.
-func AskHardware(ctx context.Context, h device.Handle) (hardware Hardware, _ error) {
+func AskHardware(ctx context.Context, h win.DeviceHandle) (hardware Hardware, _ error) {
 	hardware.Descriptor, hardware.DescriptorErr = h.Descriptor(ctx)
 	return hardware, answered(hardware.DescriptorErr)
 }
 
 // AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
-func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error {
+func (said *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle) error {
 	if said.IdentifiersAsked {
 		return nil
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -126,7 +125,7 @@ func TestOpenForWriting(t *testing.T) {
 func TestAskHardware(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
-	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(number), win.AccessNone)
+	h, err := win.OpenDevice(t.Context(), sim, win.PhysicalDrive(number), win.AccessNone)
 	simtest.Must(t, err)
 	defer h.Close()
 	query := win.IoctlStorageQueryProperty.String()
@@ -274,7 +273,7 @@ func TestSearchBesideVolumeInTrouble(t *testing.T) {
 				wanted = append(wanted, 77)
 			}
 			open := func(disk csiproxy.DiskNumber) winsim.Match {
-				m := winsim.Match{Call: win.CallOpen, Object: device.VolumePath(sim.VolumesOfDisk(disk)[0])}
+				m := winsim.Match{Call: win.CallOpen, Object: win.VolumePath(sim.VolumesOfDisk(disk)[0])}
 				if !test.missing { // the search may have ended before the other volume is opened
 					m.Fires = winsim.MayFire
 				}
@@ -290,7 +289,7 @@ func TestSearchBesideVolumeInTrouble(t *testing.T) {
 			}
 			if test.knownToHang {
 				go func() {
-					if h, err := device.Open(context.Background(), sys, open(other).Object, win.AccessNone); err == nil {
+					if h, err := win.OpenDevice(context.Background(), sys, open(other).Object, win.AccessNone); err == nil {
 						h.Close()
 					}
 				}()

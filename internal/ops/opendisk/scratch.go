@@ -7,7 +7,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -24,7 +23,7 @@ const scratchFile = `\sandbox.vhdx`
 // like any other. A disk that refuses the queries isn't known as a scratch disk.
 //
 // Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038 shows such location texts.
-func IsScratch(ctx context.Context, h device.Handle, descriptor win.DeviceDescriptor) (bool, error) {
+func IsScratch(ctx context.Context, h win.DeviceHandle, descriptor win.DeviceDescriptor) (bool, error) {
 	if descriptor.BusType != win.BusTypeFileBackedVirtual {
 		return false, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -25,7 +24,7 @@ import (
 // Source: https://github.com/EricZimmerman/evtx, evtx/Maps,
 // Microsoft-Windows-Partition-Diagnostic_Microsoft-Windows-Partition_1006.map
 func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
-	layout, err := d.Handle.Layout(ctx)
+	layout, err := d.DeviceHandle.Layout(ctx)
 	blank := err == nil && !hasTable(layout)
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported) {
 		var readErr error
@@ -67,5 +66,5 @@ func (d *Disk) isBlank(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return signatures.IsBlank(ctx, d, geometry.DiskSize, geometry.BytesPerSector)
+	return IsBlank(ctx, d, geometry.DiskSize, geometry.BytesPerSector)
 }

@@ -11,7 +11,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -156,7 +155,7 @@ const cancelTimeout = time.Second
 // disk's own makes one call at a time. If the disk's number leads to another disk meanwhile, check is called too early.
 func (d *Disk) awaitReady(ctx context.Context, sys Windows) error {
 	ctx, _ = operation.WithTracker(ctx) // nothing waits for this call
-	h, err := device.Open(ctx, sys, win.PhysicalDrive(d.Number), win.GenericRead)
+	h, err := win.OpenDevice(ctx, sys, win.PhysicalDrive(d.Number), win.GenericRead)
 	if err != nil {
 		return err
 	}
@@ -188,7 +187,7 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 //
 // Source: ReactOS 2e91c4a8, dll/win32/kernel32/client/file/mntpoint.c, GetVolumeNameForRoot
 func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.DiskNumber, partition uint32) (string, error) {
-	name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, partition)+`\`)
+	name, err := sys.VolumeNameForMountPoint(ctx, win.PartitionPath(n, partition)+`\`)
 	if err == nil && csiproxy.VolumeID(name).Validate() != nil {
 		err = winerr.ErrorFileNotFound
 	}
@@ -237,7 +236,7 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 const firstSearch = time.Second
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
-	h, err := device.Open(ctx, sys, device.VolumePath(name), win.AccessNone)
+	h, err := win.OpenDevice(ctx, sys, win.VolumePath(name), win.AccessNone)
 	if err != nil {
 		return win.DeviceNumber{}, err
 	}

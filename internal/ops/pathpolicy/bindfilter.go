@@ -11,7 +11,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // openAt opens an entry relative to its directory, refusing links. The place where a walk begins is opened by its path.
@@ -120,7 +119,7 @@ func (e Entry) prove(ctx context.Context, f win.File) error {
 	if err != nil {
 		return err
 	}
-	if !winname.Equal(path, strings.TrimSuffix(dir, `\`)+`\`+strings.Join(e.names, `\`)) {
+	if !win.SameName(path, strings.TrimSuffix(dir, `\`)+`\`+strings.Join(e.names, `\`)) {
 		return winerr.ErrorReparsePointEncountered
 	}
 	return nil

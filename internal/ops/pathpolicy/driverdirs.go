@@ -9,13 +9,13 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // CheckDriverName returns csiproxy.ErrInvalidArgument, with the reason, for a name by which kubelet would have no directory for one
 // driver alone.
 func CheckDriverName(driver string) error {
-	if winname.Equal(driver, "kubernetes.io") || winname.Equal(driver, "pv") {
+	if win.SameName(driver, "kubernetes.io") || win.SameName(driver, "pv") {
 		// plugins\kubernetes.io holds where kubelet stages the volumes of all drivers: before 1.24 in plugins\kubernetes.io\csi\pv.
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a driver can't be named %s: plugins\kubernetes.io and plugins\kubernetes.io\csi\pv `+
 			"hold the volumes of all drivers", quote.Text(driver))
@@ -78,16 +78,16 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 // reasonOfKubelet returns why a driver can't have a directory in kubelet's, given the names below that; "" if it can.
 func reasonOfKubelet(names []string) string {
 	first := names[0]
-	if winname.Equal(first, "pods") {
+	if win.SameName(first, "pods") {
 		return "the directories of the pods belong to no driver"
 	}
-	if winname.Equal(first, "plugins") && len(names) == 1 {
+	if win.SameName(first, "plugins") && len(names) == 1 {
 		return "plugins holds the directories of all drivers"
 	}
-	if winname.Equal(first, "plugins") && winname.Equal(names[1], "kubernetes.io") {
+	if win.SameName(first, "plugins") && win.SameName(names[1], "kubernetes.io") {
 		return `plugins\kubernetes.io holds the volumes of all drivers`
 	}
-	if winname.Equal(first, "plugins") {
+	if win.SameName(first, "plugins") {
 		// Whether or not that driver is in the file: a node may have it at any time.
 		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
 	}

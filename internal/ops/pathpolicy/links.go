@@ -13,7 +13,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // FoundLink is a link or mount point that Links has found.
@@ -75,8 +74,8 @@ const (
 // which is that of the PersistentVolume if the volume is staged. Both are "" if it is no such path.
 func (p *Policy) PublishedAt(path Path) (pod, volume string) {
 	names, _ := p.belowPods(path)
-	if len(names) == podVolumeNames+1 && winname.Equal(names[1], volumesDirectory) &&
-		winname.Equal(names[2], csiVolumes) && winname.Equal(names[4], csiMount) {
+	if len(names) == podVolumeNames+1 && win.SameName(names[1], volumesDirectory) &&
+		win.SameName(names[2], csiVolumes) && win.SameName(names[4], csiMount) {
 		return names[0], names[3]
 	}
 	return "", ""
@@ -90,7 +89,7 @@ func (p *Policy) belowPods(path Path) (names []string, ok bool) {
 		return nil, false
 	}
 	names = location.names[len(kubelet.names):]
-	if len(names) == 0 || !winname.Equal(names[0], podsDirectory) {
+	if len(names) == 0 || !win.SameName(names[0], podsDirectory) {
 		return nil, false
 	}
 	return names[1:], true
@@ -102,13 +101,13 @@ func isPodsOwn(names []string) bool {
 	if len(names) < 2 {
 		return false
 	}
-	if winname.Equal(names[1], subpathsDirectory) {
+	if win.SameName(names[1], subpathsDirectory) {
 		return len(names) > podSubpathNames
 	}
-	if !winname.Equal(names[1], volumesDirectory) {
+	if !win.SameName(names[1], volumesDirectory) {
 		return true
 	}
-	if len(names) > podVolumeNames && winname.Equal(names[2], csiVolumes) {
+	if len(names) > podVolumeNames && win.SameName(names[2], csiVolumes) {
 		return len(names) > podVolumeNames+1
 	}
 	return len(names) > podVolumeNames
@@ -169,7 +168,7 @@ func (p *Policy) StagingPathOf(path string) (staging, driver string) {
 	l, err := split(path, "")
 	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
 	count := len(top.names) + stagingNames
-	if err != nil || !l.inside(top) || len(l.names) < count || !winname.Equal(l.names[count-1], stagingDirectory) {
+	if err != nil || !l.inside(top) || len(l.names) < count || !win.SameName(l.names[count-1], stagingDirectory) {
 		return "", ""
 	}
 	return location{l.drive, l.names[:count]}.String(), l.names[len(top.names)]
@@ -182,7 +181,7 @@ const (
 )
 
 func isPodData(name string) bool {
-	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
+	return slices.ContainsFunc(podData, func(data string) bool { return win.SameName(name, data) })
 }
 
 // Links returns the links and mount points in the allowed directories, down to maxLinkDepth. In the directories of pods it
@@ -278,7 +277,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 			return err
 		}
 		for _, e := range entries {
-			known = known || winname.Equal(e.Name, csiData) && e.Size > 0
+			known = known || win.SameName(e.Name, csiData) && e.Size > 0
 			if !s.mayGoOn() {
 				return nil
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Mount has the mount manager mount a volume, \\?\Volume{guid}\, at the empty directory f.
@@ -170,7 +169,7 @@ func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {
 func (f *File) unmount(ctx context.Context) error {
 	sys := f.entry.walk.sys
 	err := error(winerr.ErrorPathNotFound) // if the path is too long for any call
-	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
+	if win.NameLength(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
 		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
 	}
 	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorInvalidParameter) ||

@@ -11,7 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
@@ -151,7 +151,7 @@ func (p Path) String() string {
 // Equal reports whether two paths are the same text to NTFS.
 func (p Path) Equal(q Path) bool {
 	if p.volume != "" || q.volume != "" {
-		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, winname.Equal)
+		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, win.SameName)
 	}
 	return p.full().equal(q.full())
 }
@@ -176,7 +176,7 @@ const (
 // Windows does. A path that begins with one backslash is on the drive of the
 // kubelet directory: kubelet gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
-	if len(path) > maxLength && winname.Length(path) > maxLength { // len is a quick check: a unit takes a byte at least
+	if len(path) > maxLength && win.NameLength(path) > maxLength { // len is a quick check: a unit takes a byte at least
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
 	}
 	l, err := split(path, p.allowed[0].drive)
@@ -202,7 +202,7 @@ func (p *Policy) IsOfKubelet(path Path) bool {
 	kubelet, location := p.allowed[0], path.full()
 	return path.volume == "" && location.inside(kubelet) && len(location.names) > len(kubelet.names)+1 &&
 		slices.ContainsFunc([]string{"plugins", "pods"},
-			func(name string) bool { return winname.Equal(location.names[len(kubelet.names)], name) })
+			func(name string) bool { return win.SameName(location.names[len(kubelet.names)], name) })
 }
 
 // directories names the allowed directories and the daemon's flags that allow them.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // location is an absolute path with a drive letter, split up.
@@ -23,7 +23,7 @@ func (l location) String() string {
 }
 
 // inside reports whether l is dir or lies below it, by its text.
-func (l location) inside(dir location) bool { return l.insideBy(dir, winname.Equal) }
+func (l location) inside(dir location) bool { return l.insideBy(dir, win.SameName) }
 
 // insideBy is inside for names that are the same if isSame says so of l's name and dir's.
 func (l location) insideBy(dir location, isSame func(name, ofDir string) bool) bool {
@@ -100,7 +100,7 @@ func checkName(name string) error {
 	if reserved(name) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is the name of a device", name)
 	}
-	return winname.CheckElement(name)
+	return win.CheckNameElement(name)
 }
 
 // reserved reports whether Win32 takes name as a device, whatever comes behind a dot

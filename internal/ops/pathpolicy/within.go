@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // territory is what of the allowed directories is one driver's.
@@ -139,8 +138,8 @@ func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 		return 0, false
 	}
 	names := l.names[len(t.pods.names):] // UID, volumes, kubernetes.io~csi, VOLUME, mount
-	isPublished = len(names) >= podVolumeNames && winname.Equal(names[1], volumesDirectory) &&
-		winname.Equal(names[2], csiVolumes) && (len(names) == podVolumeNames || winname.Equal(names[podVolumeNames], csiMount))
+	isPublished = len(names) >= podVolumeNames && win.SameName(names[1], volumesDirectory) &&
+		win.SameName(names[2], csiVolumes) && (len(names) == podVolumeNames || win.SameName(names[podVolumeNames], csiMount))
 	return len(names) - podVolumeNames - 1, isPublished
 }
 
@@ -180,7 +179,7 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 	case err != nil:
 		path.names = names
 		return &csiproxy.Error{Object: quote.Text(path.String()), Err: err}
-	case winname.Equal(driver, t.driver):
+	case win.SameName(driver, t.driver):
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "kubelet's %s in the volume's directory doesn't name driver %s",

@@ -14,9 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // The fields of a driver, as the file of drivers names them.
@@ -95,8 +93,8 @@ func (c *checker) check(at Place, err error) {
 
 // checkPortal checks the address of a portal.
 func (c *checker) checkPortal(at Place, portal csiproxy.ISCSIPortal) {
-	parsed, err := targetportal.Parse(portal)
-	if err == nil && !targetportal.IsIP(parsed.Address) {
+	parsed, err := win.ParsePortal(portal)
+	if err == nil && !win.IsIP(parsed.Address) {
 		c.add(Problem{Place: at, IsWarning: true, Text: fmt.Sprintf("Windows lists the sessions of a disk by IP address, so no disk "+
 			"belongs to the driver by the host name %s; name the IP addresses of the portal as well", quote.Text(parsed.Address))})
 	}
@@ -108,7 +106,7 @@ func (c *checker) checkNames() {
 	owners := make(map[string]Place)
 	for i, driver := range c.drivers {
 		once := func(at Place, key, what string) {
-			key = at.Field + " " + winname.Lower(key)
+			key = at.Field + " " + win.LowerName(key)
 			other, taken := owners[key]
 			if !taken {
 				owners[key] = at
@@ -121,7 +119,7 @@ func (c *checker) checkNames() {
 			once(Place{i, FieldServers, k}, server, "server "+quote.Text(server))
 		}
 		for k, portal := range driver.Portals {
-			if parsed, err := targetportal.Parse(portal); err == nil {
+			if parsed, err := win.ParsePortal(portal); err == nil {
 				what := "portal " + csiproxy.ISCSIPortal(parsed).String()
 				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(withoutZone(parsed)).String(), what)
 			}
@@ -147,7 +145,7 @@ func (c *checker) checkServers() {
 			wide := Driver{Servers: []string{server}}
 			for j, other := range c.drivers {
 				for l, name := range other.Servers {
-					if i != j && !winname.Equal(server, name) && validateServer(server) == nil && wide.hasServer(winname.Lower(name)) {
+					if i != j && !win.SameName(server, name) && validateServer(server) == nil && wide.hasServer(win.LowerName(name)) {
 						c.add(Problem{Place: Place{i, FieldServers, k}, Other: &Place{j, FieldServers, l}, Text: fmt.Sprintf(
 							"%s includes the server %s of driver %q", quote.Text(server), quote.Text(name), other.Name)})
 					}
@@ -298,7 +296,7 @@ type textSet struct {
 
 // textsOf returns the texts that fitsText takes.
 func textsOf(pattern string) texts {
-	pattern = winname.Lower(strings.TrimSpace(pattern))
+	pattern = win.LowerName(strings.TrimSpace(pattern))
 	beginning, isBeginning := strings.CutSuffix(pattern, "*")
 	return texts{{beginning, isBeginning || pattern == ""}}
 }
@@ -336,7 +334,7 @@ func validateServer(server string) error {
 	if name == "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
 	}
-	if err := unc.CheckServer(name); err != nil {
+	if err := win.CheckServerName(name); err != nil {
 		return &csiproxy.Error{Detail: quote.Text(server) + " can't be a server: name one, as files.example.com, or the end of " +
 			"several names, as .example.com", Err: err}
 	}
@@ -354,7 +352,7 @@ func checkServerAddress(server string) error {
 			"IP address; write that as 192.0.2.1", quote.Text(server))
 	}
 	const literals = ".ipv6-literal.net"
-	literal, isLiteral := strings.CutSuffix(winname.Lower(server), literals)
+	literal, isLiteral := strings.CutSuffix(win.LowerName(server), literals)
 	if !isLiteral {
 		return nil
 	}
@@ -371,9 +369,9 @@ var nodeServices = []string{"kubelet", "csi-proxy"}
 
 // checkService returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a driver's service.
 func checkService(service string) error {
-	if slices.Contains(nodeServices, winname.Lower(service)) {
+	if slices.Contains(nodeServices, win.LowerName(service)) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the service %s can't belong to a driver: all drivers depend on it",
 			quote.Text(service))
 	}
-	return winname.CheckService(service)
+	return win.CheckServiceName(service)
 }

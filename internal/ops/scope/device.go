@@ -19,10 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // errNotOwn is the error of what belongs to another driver, or to nobody. Operations see it as what is missing, with the
@@ -64,7 +62,7 @@ const (
 // openDisk opens a disk that the driver owns. A handle names one disk for good, so the disk is asked for its owner on
 // the handle.
 func (s *System) openDisk(ctx context.Context, path string, access win.Access, to purpose) (_ win.Device, err error) {
-	h, err := device.Open(ctx, s.System, path, access)
+	h, err := win.OpenDevice(ctx, s.System, path, access)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +72,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 	err = cmp.Or(err, hardware.DescriptorErr)
 	owner := ""
 	if err == nil {
-		owner, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{Handle: h, Number: numberOf(path), Hardware: hardware})
+		owner, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{DeviceHandle: h, Number: numberOf(path), Hardware: hardware})
 	}
 	isSick := err != nil && to == toRelease && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
 	if isSick {
@@ -99,7 +97,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 // sickDisk is an open disk that doesn't say any more what it is, and presumably belongs to the driver. As long as it is open, its
 // driver can open it again: a call that has unmounted its volume takes it offline then.
 type sickDisk struct {
-	device.Handle
+	win.DeviceHandle
 	sys *System
 }
 
@@ -109,7 +107,7 @@ func (d *sickDisk) Control(ctx context.Context, code win.IoctlCode, in, out []by
 	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
 		return 0, winerr.ErrorAccessDenied
 	}
-	return d.Handle.Control(ctx, code, in, out)
+	return d.DeviceHandle.Control(ctx, code, in, out)
 }
 
 // OwnerOf returns the driver, and whether it is known that a disk which the system has opened is the driver's.
@@ -121,7 +119,7 @@ func (s *System) OwnerOf(_ context.Context, d *opendisk.Disk) (driver string, is
 // Close is that of win.Device.
 func (d *sickDisk) Close() error {
 	d.sys.sick.Delete(d)
-	return d.Handle.Close()
+	return d.DeviceHandle.Close()
 }
 
 // ownsSickDisk presumes whether a disk that refuses to say what it is belongs to the driver, which must be able to end its
@@ -152,7 +150,7 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 		if err != nil || !isOwn {
 			return false, err
 		}
-		extents, err := device.ExtentsOf(ctx, s.System, device.VolumePath(name))
+		extents, err := win.ExtentsOf(ctx, s.System, win.VolumePath(name))
 		return len(extents) == 1 && extents[0].DiskNumber == n, err
 	}) {
 		if isOnDisk, err := outcome.Get(); err == nil && isOnDisk {
@@ -184,7 +182,7 @@ func numberOf(path string) csiproxy.DiskNumber {
 // the disks that were asked by their numbers, and what use has reached by the name, were those of this volume.
 func (s *System) openVolume(ctx context.Context, path string, to purpose, use func() error) (_ win.Device, err error) {
 	name, _, _ := cutVolume(path)
-	h, err := device.Open(ctx, s.System, name, win.AccessNone)
+	h, err := win.OpenDevice(ctx, s.System, name, win.AccessNone)
 	if err != nil {
 		return nil, s.hide(err, suchVolume)
 	}
@@ -286,7 +284,7 @@ func isUNC(path string) bool {
 // beginning.
 func cutVolume(path string) (name, rest string, isVolume bool) {
 	end := strings.IndexByte(path, '}') + 1
-	if end == 0 || !strings.HasPrefix(winname.Lower(path), `\\?\volume{`) {
+	if end == 0 || !strings.HasPrefix(win.LowerName(path), `\\?\volume{`) {
 		return path, "", false
 	}
 	return path[:end], strings.TrimPrefix(path[end:], `\`), true

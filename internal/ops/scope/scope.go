@@ -32,12 +32,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Driver is what of a node is one driver's.
@@ -184,7 +180,7 @@ func (t *Table) ownerOf(disk asked) (name string, _ error) {
 
 // OwnerOfNumber is OwnerOfDisk of the disk that has a number now.
 func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, err error) {
-	h, err := device.Open(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
+	h, err := win.OpenDevice(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +189,7 @@ func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name 
 	if err != nil {
 		return "", err
 	}
-	return t.OwnerOfDisk(ctx, &opendisk.Disk{Handle: h, Number: n, Hardware: hardware})
+	return t.OwnerOfDisk(ctx, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
 }
 
 // isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
@@ -250,7 +246,7 @@ func fitsInquiry(pattern, text string, room int) bool {
 
 // fitsText reports whether a text fits a pattern, which fits all if it is empty.
 func fitsText(pattern, text string) bool {
-	pattern, text = winname.Lower(strings.TrimSpace(pattern)), winname.Lower(strings.TrimSpace(text))
+	pattern, text = win.LowerName(strings.TrimSpace(pattern)), win.LowerName(strings.TrimSpace(text))
 	if beginning, any := strings.CutSuffix(pattern, "*"); any {
 		return strings.HasPrefix(text, beginning)
 	}
@@ -267,7 +263,7 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 	if err != nil {
 		return "", nil, err
 	}
-	n, err := d.Handle.Number(ctx)
+	n, err := d.DeviceHandle.Number(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -300,7 +296,7 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "an iSCSI session doesn't say which disks it has")
 	}
 	// The disk still has the number, so it had it when the sessions were asked for theirs.
-	_, err = d.Handle.Number(ctx)
+	_, err = d.DeviceHandle.Number(ctx)
 	return target, portals, err
 }
 
@@ -321,14 +317,14 @@ func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Con
 // hasServer reports whether an SMB server is the driver's.
 func (d Driver) hasServer(server string) bool {
 	return slices.ContainsFunc(d.Servers, func(own string) bool {
-		own = winname.Lower(own)
+		own = win.LowerName(own)
 		return own == server || strings.HasPrefix(own, ".") && strings.HasSuffix(server, own)
 	})
 }
 
 // HasShare reports whether the share of a UNC path, by whatever name Windows takes it, is the driver's.
 func (d Driver) HasShare(path string) bool {
-	remote, err := unc.Parse(path)
+	remote, err := win.ParseUNC(path)
 	return err == nil && d.hasServer(remote.Server())
 }
 
@@ -343,14 +339,14 @@ func (t *Table) OwnerOfShare(path string) (name string) {
 // OwnerOfPortal returns the name of the driver that has an iSCSI portal; "" if none has. isKnown is false for a host name that
 // no driver has, which may lead to any driver's portal, and for a driver's IPv6 address with another zone.
 func (t *Table) OwnerOfPortal(p win.ISCSIPortal) (name string, isKnown bool) {
-	isKnown = targetportal.IsIP(p.Address)
+	isKnown = win.IsIP(p.Address)
 	for _, driver := range t.drivers {
 		if driver.hasPortal(p) {
 			return driver.Name, true
 		}
 		isKnown = isKnown && !slices.ContainsFunc(driver.Portals, func(own csiproxy.ISCSIPortal) bool {
-			parsed, err := targetportal.Parse(own)
-			return err == nil && targetportal.Same(withoutZone(parsed), withoutZone(p))
+			parsed, err := win.ParsePortal(own)
+			return err == nil && win.SamePortal(withoutZone(parsed), withoutZone(p))
 		})
 	}
 	return "", isKnown
@@ -365,7 +361,7 @@ func withoutZone(p win.ISCSIPortal) win.ISCSIPortal {
 // hasPortal reports whether an iSCSI portal belongs to the driver.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
 	return slices.ContainsFunc(d.Portals, func(own csiproxy.ISCSIPortal) bool {
-		parsed, err := targetportal.Parse(own)
-		return err == nil && targetportal.Same(parsed, p)
+		parsed, err := win.ParsePortal(own)
+		return err == nil && win.SamePortal(parsed, p)
 	})
 }

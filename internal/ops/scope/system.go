@@ -14,7 +14,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -246,7 +245,7 @@ func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([
 		return nil, err
 	}
 	own := slices.DeleteFunc(all, func(mechanism string) bool {
-		portal, ok := targetportal.ParseMechanism(mechanism)
+		portal, ok := win.ParsePortalMechanism(mechanism)
 		return !ok || !s.driver.hasPortal(portal)
 	})
 	if len(own) == 0 {

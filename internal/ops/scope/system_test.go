@@ -21,7 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -80,10 +79,10 @@ func (n *node) of(t testing.TB, sys win.System) *System {
 // calls are all calls that take a volume's name or a path in it. Those of changes leave nothing to undo.
 var calls = map[string]func(ctx context.Context, s *System, volume string) error{
 	"open to ask": func(ctx context.Context, s *System, volume string) error {
-		return closed(s.OpenDevice(ctx, device.VolumePath(volume), win.AccessNone))
+		return closed(s.OpenDevice(ctx, win.VolumePath(volume), win.AccessNone))
 	},
 	"open for writing": func(ctx context.Context, s *System, volume string) error {
-		return closed(s.OpenDevice(ctx, device.VolumePath(volume), win.GenericRead|win.GenericWrite))
+		return closed(s.OpenDevice(ctx, win.VolumePath(volume), win.GenericRead|win.GenericWrite))
 	},
 	"VolumePathNames": func(ctx context.Context, s *System, volume string) error {
 		return second(s.VolumePathNames(ctx, volume))
@@ -320,7 +319,7 @@ func TestSickDisk(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		_, isKnown := s.OwnerOf(t.Context(), &opendisk.Disk{Handle: device.Handle{Device: disk}})
+		_, isKnown := s.OwnerOf(t.Context(), &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: disk}})
 		simtest.Want(t, name+": that is known", isKnown, false)
 		// That is presumed only, so nothing of its data is reached.
 		for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition} {
@@ -384,7 +383,7 @@ func TestLastOwnerWithoutAddress(t *testing.T) {
 		table, err := New(diskOf{nil, &d, nil, nil}, []Driver{byAdapter, byVendor}, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
 		table.lastOwners.Store(csiproxy.DiskNumber(5), "own")
-		_, err = table.OwnerOfDisk(t.Context(), &opendisk.Disk{Handle: device.Handle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
+		_, err = table.OwnerOfDisk(t.Context(), &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
 		simtest.Must(t, err)
 		last, _ := table.lastOwners.Load(csiproxy.DiskNumber(5))
 		simtest.Want[any](t, vendor+": the last owner", last, want)
@@ -535,8 +534,8 @@ func TestLastingOwner(t *testing.T) {
 	} {
 		table, err := New(diskOf{nil, &test.disk, []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}, nil}, test.drivers, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
-		h := device.Handle{Device: &test.disk}
-		owner, isKnown := table.LastingOwnerOf(t.Context(), &opendisk.Disk{Handle: h, Number: 5,
+		h := win.DeviceHandle{Device: &test.disk}
+		owner, isKnown := table.LastingOwnerOf(t.Context(), &opendisk.Disk{DeviceHandle: h, Number: 5,
 			Hardware: opendisk.Hardware{Descriptor: test.disk.descriptor, DescriptorErr: test.disk.refusal}})
 		simtest.Want(t, name, fmt.Sprint(known{owner, isKnown}), fmt.Sprint(test.want))
 	}

@@ -9,9 +9,8 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -19,7 +18,7 @@ import (
 // holder is another mapping on the server of a wanted share.
 type holder struct {
 	win.SMBMapping
-	remote unc.Path
+	remote win.UNCPath
 	// isOurs is set if CSI Proxy is known to be the maker.
 	isOurs bool
 	// isOnShare is set for mappings of the wanted share: of a directory, or with a drive letter.
@@ -50,7 +49,7 @@ func decideConflict(f facts, isOurs, isOnShare bool) fate {
 
 // resolveConflict handles error 1219: mappings on the same server have other credentials. If all of them may go, the
 // wanted mapping takes their place.
-func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServer, wanted Wanted) (made bool, _ error) {
+func (m *Mappings) resolveConflict(ctx context.Context, server *usage.LockedServer, wanted Wanted) (made bool, _ error) {
 	holders, err := m.holders(ctx, wanted.remote)
 	if err != nil {
 		return false, err
@@ -77,7 +76,7 @@ func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServ
 
 // createInstead removes broken mappings, makes the wanted one, and makes those of the same user again with the new
 // credentials. Mappings of other users wait for the next request: the new credentials may open more to their pods.
-func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, wanted Wanted,
+func (m *Mappings) createInstead(ctx context.Context, server *usage.LockedServer, wanted Wanted,
 	others []holder) (made bool, _ error) {
 	var again []Wanted
 	for _, other := range others {
@@ -108,7 +107,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 }
 
 // removeOther removes the mapping of another share of a server.
-func (m *Mappings) removeOther(ctx context.Context, server *locks.LockedServer, other holder) error {
+func (m *Mappings) removeOther(ctx context.Context, server *usage.LockedServer, other holder) error {
 	r, err := lockMapping(ctx, server, other.remote)
 	if err != nil {
 		return err
@@ -119,19 +118,19 @@ func (m *Mappings) removeOther(ctx context.Context, server *locks.LockedServer, 
 }
 
 // of returns the mapping of another share with the same credentials, and without a local path.
-func (w Wanted) of(other unc.Path) Wanted {
+func (w Wanted) of(other win.UNCPath) Wanted {
 	return Wanted{remote: other, credentials: w.credentials}
 }
 
 // holders returns the other mappings on remote's server, beginning with those on remote's share.
-func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, error) {
+func (m *Mappings) holders(ctx context.Context, remote win.UNCPath) ([]holder, error) {
 	mappings, err := m.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var onShare, elsewhere []holder
 	for _, mapping := range mappings {
-		other, err := unc.Parse(mapping.RemotePath)
+		other, err := win.ParseUNC(mapping.RemotePath)
 		if err != nil || other.Server() != remote.Server() || isPlain(mapping, remote.Share()) {
 			continue
 		}
@@ -150,7 +149,7 @@ func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, erro
 
 // isOurs reports whether this process or a record says that CSI Proxy has made a mapping.
 func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, error) {
-	remote, err := unc.Parse(mapping.RemotePath)
+	remote, err := win.ParseUNC(mapping.RemotePath)
 	if err != nil || !isPlain(mapping, remote.Share()) {
 		return false, nil
 	}

@@ -8,11 +8,10 @@ import (
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Mapped returns the mappings of all programs, except of paths that unc.Parse refuses, such as those of WebDAV.
+// Mapped returns the mappings of all programs, except of paths that win.ParseUNC refuses, such as those of WebDAV.
 func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {
@@ -22,14 +21,14 @@ func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
 	}
 	return slices.DeleteFunc(slices.Clone(mapped), func(mapping win.SMBMapping) bool {
-		_, err := unc.Parse(mapping.RemotePath)
+		_, err := win.ParseUNC(mapping.RemotePath)
 		return err != nil
 	}), nil
 }
 
 // IsMapped reports whether the share of a path is mapped.
 func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
-	remote, err := unc.Parse(path)
+	remote, err := win.ParseUNC(path)
 	if err != nil {
 		return false, nil
 	}
@@ -39,7 +38,7 @@ func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
 
 // Describe returns what is known about the share of remote. Faults of the share are conditions of the volume. Describe fails if
 // mappings can't be listed, or if ctx ends. The server is queried only if the share is mapped.
-func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
+func (m *Mappings) Describe(ctx context.Context, remote win.UNCPath) (csiproxy.Volume, error) {
 	described := csiproxy.Volume{Share: remote.Root()}
 	mapped, err := m.List(ctx)
 	if err != nil {

@@ -16,14 +16,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // The mapping of another share that is broken, and has made way, may be missing after an error.
 func TestErrorAtEachCall(t *testing.T) {
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
 	newPassword := func(sys *winsim.System) error {
@@ -192,7 +191,7 @@ func TestErrorAtEachCall(t *testing.T) {
 // What is known of a share, and what is wrong with it.
 func TestDescribe(t *testing.T) {
 	sys, m := newNode(t)
-	data, err := unc.Parse(`\\server\data\sub`)
+	data, err := win.ParseUNC(`\\server\data\sub`)
 	must(t, err)
 	is := func(reason csiproxy.Reason) csiproxy.Volume {
 		t.Helper()
@@ -273,7 +272,7 @@ func TestNoRecordOfMappingsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sys, m := newNode(t)
 			do(sys, m)
-			data, err := unc.Parse(`\\server\data`)
+			data, err := win.ParseUNC(`\\server\data`)
 			must(t, err)
 			if unused, err := m.IsUnused(t.Context(), data); unused || err != nil {
 				t.Errorf("it goes with the last link: %t, %v", unused, err)
@@ -303,7 +302,7 @@ func TestRecordIsNotDropped(t *testing.T) {
 // A mapping that can't be removed with its last link stays one that CSI Proxy has made.
 func TestLastUnmapFails(t *testing.T) {
 	sys, m := newNode(t)
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	for _, local := range []string{stage, stage + "2"} {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
@@ -323,7 +322,7 @@ func TestLastUnmapFails(t *testing.T) {
 // mapping, and if the share is asked for again.
 func TestMappingGoesWithTheLastLink(t *testing.T) {
 	sys, m := newNode(t)
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	is := func(when, want string) {
 		t.Helper()

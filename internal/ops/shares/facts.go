@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -84,13 +83,13 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 }
 
 // isPlain reports whether a mapping of path has no drive letter. CSI Proxy makes plain mappings of shares.
-func isPlain(mapping win.SMBMapping, path unc.Path) bool {
-	remote, err := unc.Parse(mapping.RemotePath)
+func isPlain(mapping win.SMBMapping, path win.UNCPath) bool {
+	remote, err := win.ParseUNC(mapping.RemotePath)
 	return err == nil && mapping.LocalPath == "" && remote.Equal(path)
 }
 
 // hasPlain reports whether path has a plain mapping.
-func hasPlain(mappings []win.SMBMapping, path unc.Path) bool {
+func hasPlain(mappings []win.SMBMapping, path win.UNCPath) bool {
 	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, path) })
 }
 
@@ -116,13 +115,13 @@ func plainName(user string) string {
 }
 
 // connections returns the connections of the node to a share.
-func (m *Mappings) connections(ctx context.Context, remote unc.Path) ([]win.SMBConnection, error) {
+func (m *Mappings) connections(ctx context.Context, remote win.UNCPath) ([]win.SMBConnection, error) {
 	all, err := m.sys.SMBConnections(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(c win.SMBConnection) bool {
-		connected, err := unc.Parse(`\\` + c.Server + `\` + c.Share)
+		connected, err := win.ParseUNC(`\\` + c.Server + `\` + c.Share)
 		return err != nil || connected.Root() != remote.Root()
 	}), nil
 }

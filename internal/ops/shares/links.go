@@ -9,24 +9,21 @@ import (
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // LockedMapping is what is locked for the removal of a mapping: the server's mappings and the share.
 type LockedMapping struct {
-	Server *locks.LockedServer
-	Share  *locks.LockedShare
-	remote unc.Path
+	Server *usage.LockedServer
+	Share  *usage.LockedShare
+	remote win.UNCPath
 }
 
 // LockForRemoval locks the mapping of the share of remote so that it can be removed.
-func (m *Mappings) LockForRemoval(ctx context.Context, remote unc.Path) (*LockedMapping, error) {
+func (m *Mappings) LockForRemoval(ctx context.Context, remote win.UNCPath) (*LockedMapping, error) {
 	server, err := m.options.Locks.LockServer(ctx, remote)
 	if err != nil {
 		return nil, err
@@ -39,7 +36,7 @@ func (m *Mappings) LockForRemoval(ctx context.Context, remote unc.Path) (*Locked
 }
 
 // lockMapping is LockForRemoval for a caller that has the server locked, and so releases only r.Share.
-func lockMapping(ctx context.Context, server *locks.LockedServer, remote unc.Path) (*LockedMapping, error) {
+func lockMapping(ctx context.Context, server *usage.LockedServer, remote win.UNCPath) (*LockedMapping, error) {
 	share, err := server.LockShare(ctx, remote)
 	if err != nil {
 		return nil, err
@@ -54,11 +51,11 @@ func (r *LockedMapping) Release() {
 }
 
 // ShareOf returns the directory of a share that a link leads to. ok is true for links as StageShare and NewSMBGlobalMapping make.
-func ShareOf(link pathpolicy.Link) (remote unc.Path, ok bool) {
+func ShareOf(link pathpolicy.Link) (remote win.UNCPath, ok bool) {
 	if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
-		return unc.Path{}, false
+		return win.UNCPath{}, false
 	}
-	remote, err := unc.Parse(link.Target())
+	remote, err := win.ParseUNC(link.Target())
 	return remote, err == nil
 }
 
@@ -102,7 +99,7 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 }
 
 // keepWithoutLinks makes a mapping stay after the last link of other callers, since uses without a link are invisible.
-func (m *Mappings) keepWithoutLinks(ctx context.Context, share *locks.LockedShare, remote unc.Path) error {
+func (m *Mappings) keepWithoutLinks(ctx context.Context, share *usage.LockedShare, remote win.UNCPath) error {
 	isStaged, err := m.recorded(ctx, remote, stagedRecord)
 	if err != nil || !isStaged {
 		return err
@@ -136,7 +133,7 @@ type ShareLinks struct {
 }
 
 // LinksToShare returns the links that lead to a share.
-func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (to ShareLinks, _ error) {
+func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (to ShareLinks, _ error) {
 	finder := m.options.Users
 	all, incomplete, err := finder.Links(ctx, finder.OwnerOfShare(share.Root))
 	if err != nil {
@@ -153,8 +150,8 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (
 
 // wayToShare returns the root of the share that a link leads to, and the links on the way. If the link leads elsewhere, root
 // is "".
-func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (chain []string, root string) {
-	for len(chain) < users.MaxLinksFollowed { // or it is a circle, or too long
+func wayToShare(l pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
+	for len(chain) < usage.MaxLinksFollowed { // or it is a circle, or too long
 		chain = append(chain, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
 			return chain, remote.Root()
@@ -181,20 +178,20 @@ func (l ShareLinks) Paths() (paths []string) {
 
 // At reports whether one of the links is at a path.
 func (l ShareLinks) At(path pathpolicy.Path) bool {
-	return slices.ContainsFunc(l.ways, func(chain []string) bool { return winname.Equal(chain[0], path.String()) })
+	return slices.ContainsFunc(l.ways, func(chain []string) bool { return win.SameName(chain[0], path.String()) })
 }
 
 // Except returns the other links than the one at a path.
 func (l ShareLinks) Except(path pathpolicy.Path) ShareLinks {
 	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
-		func(chain []string) bool { return winname.Equal(chain[0], path.String()) })
+		func(chain []string) bool { return win.SameName(chain[0], path.String()) })
 	return l
 }
 
 // By returns the paths of the links that lead to the share through the link at a path.
 func (l ShareLinks) By(path pathpolicy.Path) (paths []string) {
 	for _, chain := range l.ways {
-		if slices.ContainsFunc(chain[1:], func(p string) bool { return winname.Equal(p, path.String()) }) {
+		if slices.ContainsFunc(chain[1:], func(p string) bool { return win.SameName(p, path.String()) }) {
 			paths = append(paths, chain[0])
 		}
 	}

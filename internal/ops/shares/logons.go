@@ -14,8 +14,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 const (
@@ -74,7 +73,7 @@ func newLogOns(logger *slog.Logger, ownerOf func(path string) (driver string)) *
 
 // logOn calls logOn, which maps the share of remote with c. While the credentials are in a window, logOn is skipped, and the
 // server's last answer returned. path is the local path for the log, and may be empty.
-func (l *logOns) logOn(remote unc.Path, c csiproxy.SMBCredentials, path string, logOn func() error) error {
+func (l *logOns) logOn(remote win.UNCPath, c csiproxy.SMBCredentials, path string, logOn func() error) error {
 	id := l.identity(remote, c)
 	if err := l.admit(id.credentials); err != nil {
 		return explained(err)
@@ -101,7 +100,7 @@ func (l *logOns) logOn(remote unc.Path, c csiproxy.SMBCredentials, path string, 
 // Windows of other shares with the same credentials are ignored: the session of this share may still work. A
 // directory is always queried: a pod's link may lead from there to another server, whose answer says nothing
 // about the share.
-func (l *logOns) probe(path unc.Path, probe func() error) error {
+func (l *logOns) probe(path win.UNCPath, probe func() error) error {
 	if !path.IsShare() {
 		return probe()
 	}
@@ -165,7 +164,7 @@ func (l *logOns) end(key hash) {
 }
 
 // refuse begins windows for an account that a server has refused. The caller holds l.mu.
-func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, keys ...hash) {
+func (l *logOns) refuse(remote win.UNCPath, path string, err error, account hash, keys ...hash) {
 	now, owner := time.Now(), l.ownerOf(remote.Root())
 	l.makeRoom(owner)
 	var longest time.Duration
@@ -200,7 +199,7 @@ func (l *logOns) makeRoom(owner string) {
 func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter }
 
 // compare compares the credentials with which the share of remote is mapped to c.
-func (l *logOns) compare(remote unc.Path, c csiproxy.SMBCredentials) comparison {
+func (l *logOns) compare(remote win.UNCPath, c csiproxy.SMBCredentials) comparison {
 	l.mu.Lock()
 	id := l.mapped[remote.Root()]
 	l.mu.Unlock()
@@ -217,14 +216,14 @@ func (l *logOns) compare(remote unc.Path, c csiproxy.SMBCredentials) comparison 
 }
 
 // knows reports whether this process has mapped the share of remote.
-func (l *logOns) knows(remote unc.Path) bool {
+func (l *logOns) knows(remote win.UNCPath) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mapped[remote.Root()] != nil
 }
 
 // unmapped forgets the mapping of the share of remote.
-func (l *logOns) unmapped(remote unc.Path) {
+func (l *logOns) unmapped(remote win.UNCPath) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.mapped, remote.Root())
@@ -264,9 +263,9 @@ func (l *logOns) hash(text string) (sum hash) {
 	return sum
 }
 
-func (l *logOns) share(path unc.Path) hash { return l.hash("share " + path.Root()) }
+func (l *logOns) share(path win.UNCPath) hash { return l.hash("share " + path.Root()) }
 
-func (l *logOns) identity(remote unc.Path, c csiproxy.SMBCredentials) *identity {
+func (l *logOns) identity(remote win.UNCPath, c csiproxy.SMBCredentials) *identity {
 	name := l.ownerOf(remote.Root()) + "\x00" + account(remote, c.Username)
 	return &identity{
 		account:     l.hash("account " + name),
@@ -275,15 +274,15 @@ func (l *logOns) identity(remote unc.Path, c csiproxy.SMBCredentials) *identity 
 }
 
 // account names the account that a server may lock: that of a domain, or the server's own.
-func account(remote unc.Path, username string) string {
+func account(remote win.UNCPath, username string) string {
 	domain, name, qualified := strings.Cut(username, `\`)
 	switch {
 	case !qualified && strings.Contains(username, "@"):
-		return winname.Upper(username)
+		return win.UpperName(username)
 	case !qualified:
 		name = username
 	case domain != "" && domain != ".":
-		return winname.Upper(username)
+		return win.UpperName(username)
 	}
-	return winname.Upper(remote.Server() + `\` + name)
+	return win.UpperName(remote.Server() + `\` + name)
 }

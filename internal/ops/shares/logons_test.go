@@ -16,7 +16,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -62,9 +62,9 @@ func (s *server) wantRefused(t *testing.T, want int) {
 	simtest.Want(t, "refused accounts", accounts, want)
 }
 
-func path(t *testing.T, remote string) unc.Path {
+func path(t *testing.T, remote string) win.UNCPath {
 	t.Helper()
-	p, err := unc.Parse(remote)
+	p, err := win.ParseUNC(remote)
 	simtest.Must(t, err)
 	return p
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -24,7 +23,7 @@ const maxAttempts = 4
 
 // Wanted is a mapping that a call asks for.
 type Wanted struct {
-	remote      unc.Path
+	remote      win.UNCPath
 	credentials csiproxy.SMBCredentials
 	local       pathpolicy.Path
 	localText   string // "" if nothing is to lead to the share
@@ -40,7 +39,7 @@ type Wanted struct {
 // Parse checks a request for a mapping. localPath may be empty.
 func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials) (wanted Wanted, err error) {
 	wanted.credentials, wanted.localText = c, localPath
-	if wanted.remote, err = unc.Parse(remotePath); err != nil {
+	if wanted.remote, err = win.ParseUNC(remotePath); err != nil {
 		return wanted, err
 	}
 	if err := c.Validate(); err != nil {
@@ -73,7 +72,7 @@ func (m *Mappings) checkNodeAccount(wanted Wanted) error {
 }
 
 // Remote returns the share or directory that is wanted.
-func (w Wanted) Remote() unc.Path { return w.remote }
+func (w Wanted) Remote() win.UNCPath { return w.remote }
 
 // at says that err is about the local path.
 func (w Wanted) at(err error) error {
@@ -120,7 +119,7 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 const undoTimeout = 30 * time.Second
 
 // undo removes the unused mapping of a failed staging. Concurrent calls for the share make a new mapping.
-func (m *Mappings) undo(ctx context.Context, remote unc.Path) {
+func (m *Mappings) undo(ctx context.Context, remote win.UNCPath) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if _, err := m.RemoveIfUnused(ctx, remote); err != nil {
@@ -167,14 +166,14 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 }
 
 // isUnmapped reports whether a share is certainly unmapped now.
-func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
+func (m *Mappings) isUnmapped(ctx context.Context, remote win.UNCPath) bool {
 	mappings, err := m.List(ctx)
 	return err == nil && !remote.MappedBy(mappings)
 }
 
 // act carries out the decision about a share, and reports whether it has made the mapping. The record comes first. A mapping that
 // replaces a broken one goes with the last link only if the broken one did.
-func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
+func (m *Mappings) act(ctx context.Context, server *usage.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
 	choice, reason := decide(f)
 	if choice == useIt || choice == refuseCaller {
 		return false, reason

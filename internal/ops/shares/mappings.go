@@ -82,10 +82,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -113,9 +112,9 @@ type Options struct {
 	Runner *operation.Runner
 	// Locks locks shares and servers before a change. The groups of one node share the locker. Default: a new one. Queries take
 	// no lock, since a server may be slow to answer.
-	Locks *locks.Locker
+	Locks *usage.Locker
 	// Users finds who uses disks and volumes. Default: a new one.
-	Users *users.Finder
+	Users *usage.Finder
 	// Shared remembers requests and log-ons. The groups of a node and of its drivers have the same one. Default: a new one.
 	Shared *Shared
 }
@@ -153,8 +152,8 @@ type Mappings struct {
 // New returns the operations on the mappings of sys. paths decides which local paths are allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
+	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
 	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger, ofNobody)), sys: sys, paths: paths, options: o}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
 	return m

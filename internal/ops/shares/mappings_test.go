@@ -13,11 +13,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -484,10 +483,10 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 // Of a chain of links to a share, those count that can be followed to its end.
 func TestLongChainOfLinks(t *testing.T) {
 	sys, m := newMapped(t)
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	target := `\\server\data\`
-	for i := range 2 * users.MaxLinksFollowed {
+	for i := range 2 * usage.MaxLinksFollowed {
 		link := fmt.Sprint(kubelet, `\plugins\`, i)
 		must(t, sys.Symlink(link, target, true))
 		target = link
@@ -497,7 +496,7 @@ func TestLongChainOfLinks(t *testing.T) {
 	defer r.Release()
 	links, err := m.LinksToShare(t.Context(), r.Share)
 	must(t, errors.Join(err, links.Incomplete))
-	simtest.Want(t, "links", len(links.Paths()), users.MaxLinksFollowed)
+	simtest.Want(t, "links", len(links.Paths()), usage.MaxLinksFollowed)
 	removed, err := m.RemoveUnused(t.Context(), r, links)
 	must(t, err)
 	simtest.Want(t, "removed", removed, false)

@@ -13,11 +13,10 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -178,7 +177,7 @@ func TestAskedForBeforeItGoes(t *testing.T) {
 		asked := make(chan error, 1)
 		go func() { asked <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice) }()
 		time.Sleep(3 * time.Second) // it has the share locked, and looks whether that is mapped
-		remote, err := unc.Parse(`\\server\data`)
+		remote, err := win.ParseUNC(`\\server\data`)
 		must(t, err)
 		m.Unlinked(t.Context(), remote)
 		must(t, <-asked)
@@ -209,7 +208,7 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 	})
 	_, err := m.Mapped(t.Context())
 	must(t, err)
-	remote, err := unc.Parse(`\\server\data`)
+	remote, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	if unused, err := m.IsUnused(t.Context(), remote); !unused || err != nil {
 		t.Errorf("it isn't known any more that the mapping is ours: %v", err)
@@ -220,10 +219,10 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 func TestFailedCallTakesNoRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, _ := newNode(t)
-		locker := locks.Default(sys)
+		locker := usage.DefaultLocker(sys)
 		m := newMappings(t, sys, shares.Options{Locks: locker})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		remote, err := unc.Parse(`\\server\data`)
+		remote, err := win.ParseUNC(`\\server\data`)
 		must(t, err)
 		held, err := locker.LockServer(t.Context(), remote)
 		must(t, err)
@@ -263,7 +262,7 @@ func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
 func TestUnmapWithUnknownLinks(t *testing.T) {
 	for _, linked := range []bool{false, true} {
 		sys, m := newNode(t)
-		data, err := unc.Parse(`\\server\data`)
+		data, err := win.ParseUNC(`\\server\data`)
 		must(t, err)
 		must(t, m.NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
 		if !linked {
@@ -298,7 +297,7 @@ func (c connected) SMBConnections(context.Context) ([]win.SMBConnection, error) 
 // for a staging.
 func TestConnectionsOfAMapping(t *testing.T) {
 	sys, _ := newNode(t)
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	must(t, newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
 	one := win.SMBConnection{Server: "server", Share: "data", Credential: alice.Username}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -29,7 +28,7 @@ func (m *Mappings) List(ctx context.Context) ([]win.SMBMapping, error) {
 // Probe returns the last refusal.
 //
 // A query makes Windows log on to the server. So callers must only probe servers that they trust with a log-on.
-func (m *Mappings) Probe(ctx context.Context, path unc.Path) error {
+func (m *Mappings) Probe(ctx context.Context, path win.UNCPath) error {
 	_, err := m.probes.Do(ctx, path.Folded(), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.logOns.probe(path, func() error {
 			_, err := m.sys.FileAttributes(ctx, path.String())

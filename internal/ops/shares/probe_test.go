@@ -14,7 +14,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -72,9 +71,9 @@ func (n *network) set(delay time.Duration, err error) {
 	n.delay, n.err = delay, err
 }
 
-func path(t *testing.T, s string) unc.Path {
+func path(t *testing.T, s string) win.UNCPath {
 	t.Helper()
-	p, err := unc.Parse(s)
+	p, err := win.ParseUNC(s)
 	simtest.Must(t, err)
 	return p
 }

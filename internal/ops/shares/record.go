@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -44,12 +43,12 @@ func recordName(root string, kind recordKind) string {
 }
 
 // parseRecord returns the share that a record is named after.
-func parseRecord(name string) (remote unc.Path, ok bool) {
+func parseRecord(name string) (remote win.UNCPath, ok bool) {
 	index := strings.IndexAny(name, string(stagedRecord+madeRecord))
 	if index < 0 {
 		return remote, false
 	}
-	remote, err := unc.Parse(`\\` + name[:index] + `\` + name[index+1:])
+	remote, err := win.ParseUNC(`\\` + name[:index] + `\` + name[index+1:])
 	return remote, err == nil && recordName(remote.Root(), recordKind(name[index:index+1])) == name
 }
 
@@ -82,7 +81,7 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 }
 
 // record makes the record of a share before its mapping is made. isNew is false if the record existed.
-func (m *Mappings) record(ctx context.Context, r *locks.LockedShare, kind recordKind) (isNew bool, _ error) {
+func (m *Mappings) record(ctx context.Context, r *usage.LockedShare, kind recordKind) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
 	err := m.makeRecord(ctx, recordName(r.Root, kind), file)
 	if errors.Is(err, fs.ErrNotExist) { // it is the first one
@@ -108,7 +107,7 @@ func (m *Mappings) makeRecord(ctx context.Context, name string, o win.OpenOption
 }
 
 // recorded reports whether the mapping of a share has a record of a kind.
-func (m *Mappings) recorded(ctx context.Context, remote unc.Path, kind recordKind) (bool, error) {
+func (m *Mappings) recorded(ctx context.Context, remote win.UNCPath, kind recordKind) (bool, error) {
 	file, err := openRecords(ctx, m.sys, recordName(remote.Root(), kind),
 		win.OpenOptions{Access: win.FileReadAttributes, Disposition: win.FileOpen})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +122,7 @@ func (m *Mappings) recorded(ctx context.Context, remote unc.Path, kind recordKin
 }
 
 // dropRecords removes the records of a share.
-func (m *Mappings) dropRecords(ctx context.Context, r *locks.LockedShare) error {
+func (m *Mappings) dropRecords(ctx context.Context, r *usage.LockedShare) error {
 	if err := m.dropRecord(ctx, r, stagedRecord); err != nil {
 		return err
 	}
@@ -131,7 +130,7 @@ func (m *Mappings) dropRecords(ctx context.Context, r *locks.LockedShare) error 
 }
 
 // dropRecord removes the record of a share, if there is one of a kind.
-func (m *Mappings) dropRecord(ctx context.Context, r *locks.LockedShare, kind recordKind) error {
+func (m *Mappings) dropRecord(ctx context.Context, r *usage.LockedShare, kind recordKind) error {
 	file, err := openRecords(ctx, m.sys, recordName(r.Root, kind),
 		win.OpenOptions{Access: win.FileReadAttributes | win.Delete, Disposition: win.FileOpen})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +162,7 @@ func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ er
 }
 
 // records returns the shares that have records, and the names of other files in the directory.
-func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others []string, _ error) {
+func records(ctx context.Context, sys RecordSystem) (shares []win.UNCPath, others []string, _ error) {
 	dir, err := openRecords(ctx, sys, "",
 		win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -228,7 +227,7 @@ const staleTimeout = time.Second
 // maxDropped is how many records a query of mappings drops. A driver whose calls end before their servers answer leaves one each.
 const maxDropped = 64
 
-func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
+func (m *Mappings) dropIfStale(ctx context.Context, remote win.UNCPath) error {
 	soon, cancel := context.WithTimeout(ctx, staleTimeout)
 	defer cancel()
 	locked, err := m.LockForRemoval(soon, remote)

@@ -13,7 +13,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -22,7 +21,7 @@ import (
 // with the last link.
 func ours(t *testing.T, sys *winsim.System) bool {
 	t.Helper()
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	is, err := newMappings(t, sys, shares.Options{}).IsUnused(t.Context(), data)
 	must(t, err)
@@ -112,7 +111,7 @@ func TestNoDirectoryOfRecords(t *testing.T) {
 func TestErrorsOfRecords(t *testing.T) {
 	sys, m := newNode(t)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-	data, err := unc.Parse(`\\server\data`)
+	data, err := win.ParseUNC(`\\server\data`)
 	must(t, err)
 	must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: records}, winerr.ErrorAccessDenied))
 	_, err = m.IsUnused(t.Context(), data)

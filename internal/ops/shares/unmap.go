@@ -12,9 +12,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -47,7 +46,7 @@ func (m *Mappings) removeForGood(ctx context.Context, r *LockedMapping, name str
 
 // isShare reports whether a mapping's name is that of the share.
 func (r *LockedMapping) isShare(name string) bool {
-	remote, err := unc.Parse(name)
+	remote, err := win.ParseUNC(name)
 	return err == nil && remote.Equal(r.remote)
 }
 
@@ -88,7 +87,7 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links Sha
 }
 
 // RemoveIfUnused locks a share, counts its links, and calls RemoveUnused.
-func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
+func (m *Mappings) RemoveIfUnused(ctx context.Context, remote win.UNCPath) (removed bool, _ error) {
 	r, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
 		return false, err
@@ -103,7 +102,7 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed
 
 // IsUnused reports whether the mapping of a share must go with the last link, and all files on the share are closed. Links
 // aren't counted.
-func (m *Mappings) IsUnused(ctx context.Context, remote unc.Path) (bool, error) {
+func (m *Mappings) IsUnused(ctx context.Context, remote win.UNCPath) (bool, error) {
 	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
 	}
@@ -134,21 +133,21 @@ type request struct {
 	gone bool
 }
 
-func (q *requests) of(remote unc.Path) request {
+func (q *requests) of(remote win.UNCPath) request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.byRoot[remote.Root()]
 }
 
 // clear drops the requests for a share. The lock of the share keeps other calls from making requests meanwhile.
-func (q *requests) clear(r *locks.LockedShare) {
+func (q *requests) clear(r *usage.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.byRoot, r.Root)
 }
 
 // setToGo adds a mapping that goes with the last link to its share.
-func (q *requests) setToGo(r *locks.LockedShare, name string) {
+func (q *requests) setToGo(r *usage.LockedShare, name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	toGo := q.byRoot[r.Root].toGo
@@ -159,7 +158,7 @@ func (q *requests) setToGo(r *locks.LockedShare, name string) {
 }
 
 // setGone records the removal of all requested mappings.
-func (q *requests) setGone(r *locks.LockedShare) {
+func (q *requests) setGone(r *usage.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.byRoot[r.Root].toGo) > 0 {
@@ -197,22 +196,22 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, name string) (err
 
 // remoteOf returns the remote path of a mapping by its name: a drive letter, or the remote path itself. One backslash at
 // the beginning counts as two, since Trident writes \server\share.
-func (m *Mappings) remoteOf(ctx context.Context, name string) (unc.Path, error) {
+func (m *Mappings) remoteOf(ctx context.Context, name string) (win.UNCPath, error) {
 	if !isLetter(name) {
 		if strings.HasPrefix(name, `\`) && !strings.HasPrefix(name, `\\`) {
 			name = `\` + name
 		}
-		return unc.Parse(name)
+		return win.ParseUNC(name)
 	}
 	mappings, err := m.List(ctx)
 	if err != nil {
-		return unc.Path{}, err
+		return win.UNCPath{}, err
 	}
-	mapping, isMapped := named(mappings, name, unc.Path{})
+	mapping, isMapped := named(mappings, name, win.UNCPath{})
 	if !isMapped {
-		return unc.Path{}, notMapped()
+		return win.UNCPath{}, notMapped()
 	}
-	return unc.Parse(mapping.RemotePath)
+	return win.ParseUNC(mapping.RemotePath)
 }
 
 // isLetter reports whether the name of a mapping is a drive letter.
@@ -220,7 +219,7 @@ func isLetter(name string) bool { return len(name) == 2 && name[1] == ':' }
 
 // named finds a mapping by its name, whose path is remote. The name of an unmapped directory means the mapping of the share,
 // since NewSMBGlobalMapping maps the share of a directory.
-func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win.SMBMapping, ok bool) {
+func named(mappings []win.SMBMapping, name string, remote win.UNCPath) (mapping win.SMBMapping, ok bool) {
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool {
 		if isLetter(name) {
 			return strings.EqualFold(mapping.LocalPath, name)
@@ -276,7 +275,7 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 	if err != nil || isOurs {
 		return false, err
 	}
-	remote, err := unc.Parse(mapping.RemotePath)
+	remote, err := win.ParseUNC(mapping.RemotePath)
 	if err != nil {
 		return false, err
 	}
@@ -299,7 +298,7 @@ func (m *Mappings) unmappedError(r *LockedMapping) error {
 
 // Unlinked must be called after a driver has removed a link to a share. If the removal of the mapping was requested, and no
 // link is left, Unlinked removes the mapping.
-func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path) {
+func (m *Mappings) Unlinked(ctx context.Context, remote win.UNCPath) {
 	if len(m.requests.of(remote).toGo) == 0 {
 		return
 	}

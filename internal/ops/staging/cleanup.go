@@ -10,10 +10,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -53,7 +52,7 @@ func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed
 	case csiproxy.MountKindLink:
 		return s.removeLink(ctx, m)
 	case csiproxy.MountKindMapping:
-		remote, err := unc.Parse(m.Target)
+		remote, err := win.ParseUNC(m.Target)
 		if err != nil || !isOwnKind(win.SMBMapping{LocalPath: m.Path}, remote) {
 			return false, err
 		}
@@ -209,7 +208,7 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
 // checkUnpublished returns an error if a link leads to a volume. reason begins its text.
-func (s *Staging) checkUnpublished(ctx context.Context, volume *locks.LockedVolume, reason string) error {
+func (s *Staging) checkUnpublished(ctx context.Context, volume *usage.LockedVolume, reason string) error {
 	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil {
 		return err

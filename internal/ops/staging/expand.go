@@ -10,8 +10,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -69,7 +69,7 @@ func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *
 
 // grow grows a volume as far as its disk allows, sets size to the volume's, and grown if that is larger than size was. If
 // size is 0, it is asked before. An attempt that fails leaves it, so that the next one also counts what that one has grown.
-func (s *Staging) grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+func (s *Staging) grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	size *int64, grown *bool) error {
 	if *size == 0 {
 		before, err := s.Volumes.GetVolumeStats(ctx, id)

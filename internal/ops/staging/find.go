@@ -12,9 +12,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -24,7 +24,7 @@ const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and locks it.
 func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (
-	lockedDisk *locks.LockedDisk, _ error) {
+	lockedDisk *usage.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err

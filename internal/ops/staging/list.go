@@ -14,11 +14,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // silentTimeout is how long a list waits for a volume or share that doesn't answer.
@@ -28,7 +26,7 @@ const silentTimeout = 5 * time.Second
 func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
 	defer s.options.Runner.Done("GetVolume", pathText("path", path), time.Now(), &err)
 	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
-	if remote, err := unc.Parse(path); err == nil {
+	if remote, err := win.ParseUNC(path); err == nil {
 		if !s.Paths.HasShare(path) {
 			return csiproxy.Volume{}, notThere
 		}
@@ -46,7 +44,7 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume
 	case pathpolicy.MountedVolume:
 		return s.describe(ctx, csiproxy.VolumeID(to.Volume))
 	case pathpolicy.SharedDirectory:
-		remote, err := unc.Parse(to.Target)
+		remote, err := win.ParseUNC(to.Target)
 		if err != nil {
 			return csiproxy.Volume{}, err
 		}
@@ -95,7 +93,7 @@ func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 }
 
 // describeShare is describe for a share.
-func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
+func (s *Staging) describeShare(ctx context.Context, remote win.UNCPath) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, silentTimeout)
 	defer cancel()
 	described, err := s.shares.Do(soon, remote.Root(),
@@ -180,7 +178,7 @@ func incompleteReason(links, mappings, undecided error) string {
 // have ended have left these. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is why it isn't known of some mount.
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []pathpolicy.FoundLink,
-	links users.FoundLinks, complete bool) (undecided, _ error) {
+	links usage.FoundLinks, complete bool) (undecided, _ error) {
 	for i, m := range mounts {
 		if !complete || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
 			!s.Paths.IsOfKubelet(found[i].Path) {
@@ -207,7 +205,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 const listedAtOnce = 16
 
 // mounted describes the volume or share to which l, one of all links and mount points, leads.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.FoundLinks) (m csiproxy.Mount, err error) {
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
 	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	if l.Link.IsMountPoint() {
 		m.Kind = csiproxy.MountKindMountPoint
@@ -216,7 +214,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 	}
 	if l.Link.Kind == pathpolicy.LinkToShare {
 		m.Kind = csiproxy.MountKindShare
-		remote, parseErr := unc.Parse(m.Target)
+		remote, parseErr := win.ParseUNC(m.Target)
 		if parseErr != nil {
 			return m, nil
 		}
@@ -227,7 +225,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 		return m, ctx.Err()
 	}
 	m.Kind = csiproxy.MountKindLink
-	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[winname.Lower(l.Link.Path.String())].Link.IsMountPoint() {
+	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[win.LowerName(l.Link.Path.String())].Link.IsMountPoint() {
 		return m, nil // known to lead to a volume; following the link would take two calls for each directory
 	}
 	reason, err := s.Users.ExplainEmpty(ctx, l)
@@ -252,7 +250,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		return nil, err
 	}
 	for _, mapping := range mappings {
-		remote, err := unc.Parse(mapping.RemotePath)
+		remote, err := win.ParseUNC(mapping.RemotePath)
 		if err != nil {
 			return nil, err
 		}
@@ -272,16 +270,16 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 }
 
 // isUse reports whether a mount is of a share in a mapping. A drive letter is never used by one.
-func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote unc.Path) bool {
+func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote win.UNCPath) bool {
 	if m.Kind != csiproxy.MountKindShare || m.Volume.Share != remote.Root() || mapping.LocalPath != "" {
 		return false
 	}
-	target, err := unc.Parse(m.Target)
+	target, err := win.ParseUNC(m.Target)
 	return err == nil && target.IsBelow(remote)
 }
 
 // leftoverReason says why nobody needs a mapping that no staged path leads to; it is empty if somebody may.
-func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote unc.Path, ofOthers bool) (string, error) {
+func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath, ofOthers bool) (string, error) {
 	if isOwnKind(mapping, remote) {
 		idle, err := s.Mappings.IsUnused(ctx, remote)
 		if err != nil {
@@ -303,6 +301,6 @@ func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, re
 }
 
 // isOwnKind reports whether CSI Proxy may have made a mapping.
-func isOwnKind(mapping win.SMBMapping, remote unc.Path) bool {
+func isOwnKind(mapping win.SMBMapping, remote win.UNCPath) bool {
 	return mapping.LocalPath == "" && remote.IsShare()
 }

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -48,7 +47,7 @@ func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareReque
 		return unstaged, err
 	}
 	if r.RemotePath != "" {
-		remote, err := unc.Parse(r.RemotePath)
+		remote, err := win.ParseUNC(r.RemotePath)
 		if err != nil {
 			return unstaged, err
 		}
@@ -64,7 +63,7 @@ func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareReque
 // unstaging is a share that is to be unstaged.
 type unstaging struct {
 	local  pathpolicy.Path // the staging path
-	remote unc.Path        // where the link there leads to
+	remote win.UNCPath     // where the link there leads to
 	named  bool            // the caller has named remote: the mapping is removed even if there is no link
 	force  bool            // unstage the share even if it is published
 }
@@ -113,7 +112,7 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 // stagedAt returns the directory of a share that a path is a link to, and whether it is such a
 // link. If something else is there, it returns the error of other.
 func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
-	other somethingElse) (remote unc.Path, staged bool, _ error) {
+	other somethingElse) (remote win.UNCPath, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
 		link, err := e.Link(ctx)
 		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
@@ -128,7 +127,7 @@ func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 		return nil
 	})
 	if pathpolicy.Missing(err) {
-		return unc.Path{}, false, nil
+		return win.UNCPath{}, false, nil
 	}
 	return remote, staged, err
 }
@@ -170,8 +169,8 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 }
 
 // unlink removes the link to remote at a staging path, and reports whether there was one.
-func (s *Staging) unlink(ctx context.Context, _ *locks.LockedShare, local pathpolicy.Path,
-	remote unc.Path) (removed bool, _ error) {
+func (s *Staging) unlink(ctx context.Context, _ *usage.LockedShare, local pathpolicy.Path,
+	remote win.UNCPath) (removed bool, _ error) {
 	return s.Files.UnlinkIf(ctx, local, func(_ context.Context, link pathpolicy.Link) (bool, error) {
 		if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {
 			return false, changedMeanwhile()

@@ -12,13 +12,11 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -132,7 +130,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 // finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
-func (s *Staging) finish(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
+func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	state, err := lockedDisk.State(ctx)
 	if err != nil {
@@ -155,11 +153,11 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 
 // checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
 // that isn't there may be this disk's, which is offline: Volumes.Mount compares it when it has come.
-func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk, mounted csiproxy.VolumeID) error {
+func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *usage.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
 	}
-	extent, err := users.Extent(ctx, s.Sys, mounted)
+	extent, err := usage.Extent(ctx, s.Sys, mounted)
 	if winerr.IsGone(err) {
 		return nil
 	}
@@ -178,7 +176,7 @@ func onDisk(n csiproxy.DiskNumber, err error) error {
 
 // whileUsable brings a disk online, read-only or writable as requested, and calls use with its partition table. A writable
 // disk gets a data partition if it has none; made says that this call has made it.
-func (s *Staging) whileUsable(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+func (s *Staging) whileUsable(ctx context.Context, lockedDisk *usage.LockedDisk, r csiproxy.StageVolumeRequest,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	before, err := lockedDisk.State(ctx)
 	if err != nil {
@@ -188,19 +186,19 @@ func (s *Staging) whileUsable(ctx context.Context, lockedDisk *locks.LockedDisk,
 		if err := s.makeReadOnly(ctx, lockedDisk, before); err != nil {
 			return onDisk(lockedDisk.Number, err)
 		}
-		err := s.Disks.WhileOnline(ctx, lockedDisk, before, device.State{ReadOnly: true}, refuseBlank,
+		err := s.Disks.WhileOnline(ctx, lockedDisk, before, win.DiskState{ReadOnly: true}, refuseBlank,
 			func(layout *win.DriveLayout) error { return use(layout, false) })
 		return onDisk(lockedDisk.Number, err)
 	}
 	if err := s.checkWritable(ctx, lockedDisk, before); err != nil {
 		return onDisk(lockedDisk.Number, err)
 	}
-	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, device.State{}, use))
+	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, win.DiskState{}, use))
 }
 
 // checkWritable returns an error if a disk must not become online and writable: it is staged read-only, or has data of others.
-func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
-	if before == (device.State{ReadOnly: true}) {
+func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
+	if before == (win.DiskState{ReadOnly: true}) {
 		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
 		if err != nil {
 			return err
@@ -216,7 +214,7 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDis
 
 // makeReadOnly makes a disk read-only. Windows mounts a file system read-only only if the disk is read-only before. So a
 // disk that is online and writable goes offline first.
-func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
+func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
 	switch {
 	case before.Offline:
 		// Windows gives a copy of an online disk new ids, but only if the copy is writable. A disk that shows its table only
@@ -243,7 +241,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 			return refuse("it is staged writable at " + quote.List(paths) +
 				", and can't be staged read-only too; unstage it there first")
 		}
-		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, device.State{Offline: true}); err != nil {
+		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, win.DiskState{Offline: true}); err != nil {
 			return err
 		}
 	}
@@ -251,7 +249,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 		return nil
 	}
 	err := operation.UntilReady(ctx, func() error { return lockedDisk.Verify(ctx) }, func() error {
-		return lockedDisk.SetState(ctx, device.State{Offline: true}, device.State{Offline: true, ReadOnly: true})
+		return lockedDisk.SetState(ctx, win.DiskState{Offline: true}, win.DiskState{Offline: true, ReadOnly: true})
 	})
 	if err == nil {
 		s.options.Logger.Info("disk made read-only", "disk", lockedDisk.Number)
@@ -269,9 +267,9 @@ func refuseBlank(layout *win.DriveLayout) error {
 
 // lockVolume waits for the volumes of a disk that is online, locks the one that is requested, and brings it online. fileSystem is
 // "" if the volume is raw.
-func (s *Staging) lockVolume(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
-	layout *win.DriveLayout) (_ *locks.LockedVolume, extent win.DiskExtent, fileSystem string, _ error) {
-	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, layout, device.State{ReadOnly: r.ReadOnly})
+func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, r csiproxy.StageVolumeRequest,
+	layout *win.DriveLayout) (_ *usage.LockedVolume, extent win.DiskExtent, fileSystem string, _ error) {
+	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, layout, win.DiskState{ReadOnly: r.ReadOnly})
 	if err != nil {
 		return nil, extent, "", err
 	}
@@ -293,7 +291,7 @@ func (s *Staging) lockVolume(ctx context.Context, lockedDisk *locks.LockedDisk, 
 	if fileSystem, err = s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name); err != nil {
 		return nil, extent, "", err
 	}
-	extent, err = users.Extent(ctx, s.Sys, volume.ID)
+	extent, err = usage.Extent(ctx, s.Sys, volume.ID)
 	if err == nil && extent.DiskNumber != lockedDisk.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
@@ -327,7 +325,7 @@ func refuse(reason string) error {
 
 // format formats a raw volume, and returns the file system that the volume then has. fileSystem is the present one, "" for a raw
 // volume.
-func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
+func (s *Staging) format(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	extent win.DiskExtent, fileSystem string, r csiproxy.StageVolumeRequest) (_ string, formatted bool, _ error) {
 	if fileSystem == "" {
 		if r.ReadOnly {
@@ -362,7 +360,7 @@ func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volu
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume, path pathpolicy.Path,
+func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	mounted, err := s.Users.MountedAt(ctx, string(volume.ID))
 	if err != nil {
@@ -386,7 +384,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volum
 		return err
 	}
 	for _, letter := range mounted {
-		if len(users.Directories([]string{letter})) == 0 {
+		if len(usage.Directories([]string{letter})) == 0 {
 			s.removeLetter(ctx, volume, letter)
 		}
 	}
@@ -395,7 +393,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volum
 
 // removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
 // fails, the letter does no harm, so the failure is only logged.
-func (s *Staging) removeLetter(ctx context.Context, volume *locks.LockedVolume, letter string) {
+func (s *Staging) removeLetter(ctx context.Context, volume *usage.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", volume.ID, "drive",
 			letter, "err", err)

@@ -17,11 +17,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -29,15 +28,15 @@ import (
 // System has the Windows calls that the tasks make themselves.
 type System interface {
 	win.Notices
-	users.System
+	usage.System
 }
 
 // Groups are the operations that the tasks are made of, and what these share.
 type Groups struct {
 	Sys       System
 	Paths     *pathpolicy.Policy
-	Locks     *locks.Locker
-	Users     *users.Finder
+	Locks     *usage.Locker
+	Users     *usage.Finder
 	Disks     *disks.Disks
 	Volumes   *volumes.Volumes
 	Files     *files.Filesystem

@@ -13,13 +13,12 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -74,7 +73,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 // stagedObject is what is staged at a path: a volume, a share, or nothing.
 type stagedObject struct {
 	volume  csiproxy.VolumeID // "" if none is mounted there
-	share   unc.Path
+	share   win.UNCPath
 	isShare bool
 }
 
@@ -205,7 +204,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 
 // isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
 // locked, since the call that had the lock before may have unmounted the volume.
-func (s *Staging) isStillMounted(ctx context.Context, volume *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
+func (s *Staging) isStillMounted(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
 	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
 	return volume.ID.Equal(csiproxy.VolumeID(resolved.Volume)), err
 }
@@ -276,7 +275,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
-func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID) (bool, error) {
+func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID) (bool, error) {
 	state, err := lockedDisk.State(ctx)
 	if err != nil || state.Offline {
 		return false, err
@@ -296,7 +295,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *locks.LockedD
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
 // mustn't keep its volume mounted forever.
-func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *locks.LockedDisk) (bool, error) {
+func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *usage.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
 	}
@@ -341,7 +340,7 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 }
 
 // named locks the disk that a request names. It returns nil if that isn't in the node.
-func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.LockedDisk, error) {
+func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*usage.LockedDisk, error) {
 	lockedDisk, err := s.take(ctx, wanted, 0)
 	if isAbsent(err) {
 		return nil, nil
@@ -351,7 +350,7 @@ func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.L
 
 // heldDisk is a locked disk on its way offline. It keeps its volumes locked, which stops programs from opening them before.
 type heldDisk struct {
-	*locks.LockedDisk
+	*usage.LockedDisk
 	staging *Staging
 	locked  []windowsLock
 
@@ -362,7 +361,7 @@ type heldDisk struct {
 // windowsLock is a handle that has Windows' lock of a volume, which is written out.
 type windowsLock struct {
 	id csiproxy.VolumeID
-	device.Handle
+	win.DeviceHandle
 }
 
 // unlockInWindows closes the handles that have the locks.
@@ -379,7 +378,7 @@ func (d *heldDisk) hasLocked(_ uint32, name string) bool {
 
 // unmount unmounts a volume of the disk once all of the disk's volumes are locked in Windows. If somebody uses one of them,
 // IsInUse is true of the error.
-func (d *heldDisk) unmount(ctx context.Context, volume *locks.LockedVolume, stagingPath pathpolicy.Path) error {
+func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) error {
 	if err := d.lockOthers(ctx, volume.ID); err != nil {
 		return err
 	}
@@ -433,7 +432,7 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
 func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
-	retired := device.State{Offline: true}
+	retired := win.DiskState{Offline: true}
 	state, err := d.State(ctx)
 	if err != nil || state == retired {
 		return false, err

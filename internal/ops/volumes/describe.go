@@ -14,8 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -78,10 +77,10 @@ func add(described *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, 
 }
 
 // describeDisk fills in what is known of the disk that a volume lies on.
-func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, volume device.Handle,
+func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, volume win.DeviceHandle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
-		return false, users.ErrSpread(len(extents))
+		return false, usage.ErrSpread(len(extents))
 	}
 	described.Disk = &extents[0].DiskNumber
 	h, err := opendisk.Open(ctx, v.sys, *described.Disk, win.AccessNone)
@@ -161,7 +160,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 }
 
 // isDirty reports whether Windows wants to check a file system.
-func isDirty(ctx context.Context, h device.Handle) (bool, error) {
+func isDirty(ctx context.Context, h win.DeviceHandle) (bool, error) {
 	dirty, err := h.IsDirty(ctx)
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported) { // the file system has no such flag
 		return false, nil

@@ -16,9 +16,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -64,7 +64,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 //
 // If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
 // driver formats no volume that has a file system.
-func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *locks.LockedVolume, path pathpolicy.Path,
+func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
 	if err != nil {
@@ -301,7 +301,7 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 
 // Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
 // error ends the call.
-func (v *Volumes) Unmount(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path, flush func() error) error {
+func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path, flush func() error) error {
 	return v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		if err := flush(); err != nil {
 			return err

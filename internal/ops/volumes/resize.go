@@ -11,10 +11,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -61,7 +60,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
 // volume as far as the disk allows. obstacle is what keeps the volume from that size, or from what is free on
 // its disk, though it could be used as it is.
-func (v *Volumes) Grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	sizeBytes int64) (obstacle, _ error) {
 	dv := diskVolume{id, lockedDisk.Disk, extent}
 	info, formatted, err := v.Information(ctx, dv.id)
@@ -246,7 +245,7 @@ func (r room) obstacle() error {
 
 // growFileSystem makes the file system of the open volume h as large as its partition, unless Windows wants to
 // check it.
-func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVolume, fileSystem string,
+func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv diskVolume, fileSystem string,
 	partitionLength int64) (dirty, _ error) {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {

@@ -14,12 +14,11 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -102,7 +101,7 @@ func TestListVolumesWithSearch(t *testing.T) {
 func masquerade(sim *winsim.System, id csiproxy.VolumeID, number csiproxy.DiskNumber) simtest.Controlled {
 	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
 		do func() (int, error)) (int, error) {
-		if path != device.VolumePath(string(id)) || code != win.IoctlStorageGetDeviceNumber {
+		if path != win.VolumePath(string(id)) || code != win.IoctlStorageGetDeviceNumber {
 			return do()
 		}
 		return copy(out, win.DeviceNumber{DeviceType: 2, DeviceNumber: number, PartitionNumber: 2}.Encode()), nil
@@ -114,7 +113,7 @@ func masquerade(sim *winsim.System, id csiproxy.VolumeID, number csiproxy.DiskNu
 func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		locker := locks.Default(n.sim)
+		locker := usage.DefaultLocker(n.sim)
 		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 		n.do(err)
 		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locker})
@@ -313,7 +312,7 @@ func moved(sim *winsim.System, id csiproxy.VolumeID, now *bool) simtest.Controll
 	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
 		do func() (int, error)) (int, error) {
 		size, err := do()
-		if err == nil && path == device.VolumePath(string(id)) && code == win.IoctlVolumeGetVolumeDiskExtents && *now {
+		if err == nil && path == win.VolumePath(string(id)) && code == win.IoctlVolumeGetVolumeDiskExtents && *now {
 			out[8]++ // the number of the first extent's disk
 		}
 		return size, err
@@ -412,7 +411,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 	n.sim.Settle()
 	id := n.sim.VolumesOfDisk(number)[0]
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	h, err := device.Open(t.Context(), n.sim, win.PhysicalDrive(number), win.GenericRead|win.GenericWrite)
+	h, err := win.OpenDevice(t.Context(), n.sim, win.PhysicalDrive(number), win.GenericRead|win.GenericWrite)
 	n.do(err)
 	defer h.Close()
 	planned := 0
@@ -534,7 +533,7 @@ func TestSpreadVolume(t *testing.T) {
 	_, id := n.attach(winsim.DiskSpec{})
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
-	ops := volumes.New(spread(n.sim, device.VolumePath(string(id))), paths, volumes.Options{})
+	ops := volumes.New(spread(n.sim, win.VolumePath(string(id))), paths, volumes.Options{})
 	for name, change := range map[string]func() error{
 		"format": func() error { return ops.FormatVolume(t.Context(), id) },
 		"resize": func() error { return ops.ResizeVolume(t.Context(), id, 0) },

@@ -13,19 +13,17 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
 func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, error) {
-	extent, err := users.Extent(ctx, v.sys, id)
+	extent, err := usage.Extent(ctx, v.sys, id)
 	if err != nil {
 		return 0, err
 	}
@@ -43,15 +41,15 @@ func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, e
 
 // UnmountByForce is Unmount of a volume that may be in use: files that are open on it break, and what can't be
 // written out is lost.
-func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path) error {
+func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) error {
 	return v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
 }
 
 // UnmountUnused is Unmount while the volume is locked in Windows, so that nobody can begin to use it. It returns
 // the handle that has the lock; the caller closes it. If somebody uses the volume already, it returns
 // an error of which IsInUse is true, and the caller decides how long to retry.
-func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path) (
-	locked device.Handle, _ error) {
+func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) (
+	locked win.DeviceHandle, _ error) {
 	h, err := v.Lock(ctx, lockedVolume.ID)
 	if err != nil {
 		return locked, err
@@ -102,9 +100,9 @@ func mayBeOfLock(err error) bool {
 
 // unmountUnlocked unmounts a volume that isn't locked, and locks it after that. If the lock fails
 // because somebody has begun to use the volume meanwhile, it mounts the volume again.
-func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) (device.Handle, error) {
+func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) (win.DeviceHandle, error) {
 	if err := directory.Unmount(ctx); err != nil {
-		return device.Handle{}, err
+		return win.DeviceHandle{}, err
 	}
 	inside := context.WithoutCancel(ctx)
 	h, err := v.Lock(inside, id)
@@ -132,7 +130,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 // A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Then it
 // is opened for reading: FSCTL_LOCK_VOLUME doesn't need more. Others are opened for writing as well,
 // as all public code does that locks a volume.
-func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (device.Handle, error) {
+func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (win.DeviceHandle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	isReadOnly := errors.Is(err, winerr.ErrorWriteProtect)
 	if isReadOnly {

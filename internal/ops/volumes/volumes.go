@@ -21,14 +21,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -59,9 +56,9 @@ type Options struct {
 	Runner *operation.Runner
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
 	// Locker.
-	Locks *locks.Locker
+	Locks *usage.Locker
 	// Users finds who uses disks and volumes. Default: one of its own.
-	Users *users.Finder
+	Users *usage.Finder
 }
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
@@ -75,8 +72,8 @@ type Volumes struct {
 // allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
+	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
@@ -179,17 +176,17 @@ func refuse(reason string) error {
 // GetDiskNumberFromVolumeID implements [published.VolumeOperations].
 func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (_ csiproxy.DiskNumber, err error) {
 	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", object(id), time.Now(), &err)
-	extent, err := users.Extent(ctx, v.sys, id)
+	extent, err := usage.Extent(ctx, v.sys, id)
 	return extent.DiskNumber, err
 }
 
 // open opens the device of a volume. The error is csiproxy.ErrInvalidArgument if id is
 // no volume id, csiproxy.ErrNotFound if the volume isn't there.
-func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Access) (device.Handle, error) {
+func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Access) (win.DeviceHandle, error) {
 	if err := id.Validate(); err != nil {
-		return device.Handle{}, err
+		return win.DeviceHandle{}, err
 	}
-	return device.Open(ctx, v.sys, device.VolumePath(string(id)), access)
+	return win.OpenDevice(ctx, v.sys, win.VolumePath(string(id)), access)
 }
 
 // Information returns the file system of a volume; formatted is false for a raw one.
@@ -231,13 +228,13 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 // those of the options if there are none. It repeats a format that Windows refuses: right after a partition
 // was made, Windows may take the volume for read-only, and virus scanners and the indexer open every new
 // volume for a moment. Before each attempt it checks that the volume is still raw.
-func (v *Volumes) Format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
+func (v *Volumes) Format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
 	return v.format(ctx, lockedDisk, lockedVolume, extent, o, writers, false)
 }
 
 // format is Format; with reuse it also empties a volume that checkReusable lets be emptied.
-func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
+func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string, reuse bool) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
@@ -287,7 +284,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lock
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
 func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
-	extentAfter, err := users.Extent(ctx, v.sys, id)
+	extentAfter, err := usage.Extent(ctx, v.sys, id)
 	if err != nil {
 		return err
 	}
@@ -317,7 +314,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 	if err != nil {
 		return err
 	}
-	found, err := signatures.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
+	found, err := opendisk.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
 	if err != nil {
 		return err
 	}
@@ -363,7 +360,7 @@ func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
 }
 
 // flushHandle flushes an open volume. If that has nothing to flush, it succeeds.
-func flushHandle(ctx context.Context, h device.Handle) error {
+func flushHandle(ctx context.Context, h win.DeviceHandle) error {
 	err := h.Flush(ctx)
 	if opendisk.HasNothingToFlush(err) {
 		return nil

@@ -13,9 +13,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -36,7 +35,7 @@ type node struct {
 	sim     *winsim.System
 	disks   *disks.Disks
 	volumes *volumes.Volumes
-	locks   *locks.Locker
+	locks   *usage.Locker
 }
 
 func newNode(t *testing.T) *node {
@@ -51,9 +50,9 @@ func (n *node) restart() { n.with(volumes.Options{}) }
 
 func (n *node) with(o volumes.Options) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: users.SystemVolumes(n.sim, n.sim)})
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: usage.SystemVolumes(n.sim, n.sim)})
 	simtest.Must(n.t, err)
-	n.locks = locks.Default(n.sim)
+	n.locks = usage.DefaultLocker(n.sim)
 	o.Locks = n.locks
 	n.disks = disks.New(n.sim, disks.Options{Locks: o.Locks})
 	n.volumes = volumes.New(n.sim, paths, o)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -77,7 +77,7 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 // list before.)
 //
 // The volume is opened by its name, which no link leads astray.
-func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *locks.LockedVolume, writers []string, formatted bool) (err error) {
+func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVolume, writers []string, formatted bool) (err error) {
 	if len(writers) == 0 {
 		writers = v.options.Writers
 	}

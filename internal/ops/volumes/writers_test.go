@@ -9,7 +9,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -164,7 +164,7 @@ func TestWritersOfAProtectedVolume(t *testing.T) {
 func (n *node) protect(id csiproxy.VolumeID) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, ProtectedVolumes: []string{string(id)},
-		OfTheNode: users.SystemVolumes(n.sim, n.sim)})
+		OfTheNode: usage.SystemVolumes(n.sim, n.sim)})
 	n.do(err)
 	n.volumes = volumes.New(n.sim, paths, volumes.Options{Writers: []string{"Users"}})
 }

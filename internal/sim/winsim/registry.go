@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // registry holds values below HKEY_LOCAL_MACHINE: their strings and numbers by key and name,
@@ -20,7 +19,7 @@ type registry struct {
 	Numbers  map[string]uint32 `json:",omitempty"` // of type REG_DWORD
 }
 
-func registryKey(key, value string) string { return winname.Upper(key + `\` + value) }
+func registryKey(key, value string) string { return win.UpperName(key + `\` + value) }
 
 // automount is the value that Settings.NoAutomount decides.
 var automount = registryKey(win.RegistryMountManager, win.RegistryNoAutoMount)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // QueryService is QueryServiceConfigW and QueryServiceStatusEx.
@@ -51,7 +50,7 @@ func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]st
 
 // serviceRuns is told of each service that has come to run.
 func (s *System) serviceRuns(name string) {
-	if winname.Equal(name, services.ISCSIInitiator) {
+	if win.SameName(name, services.ISCSIInitiator) {
 		s.iscsi.Start()
 	}
 }

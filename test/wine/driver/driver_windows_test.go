@@ -20,7 +20,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -205,9 +204,9 @@ type double struct {
 	sys *winsys.System
 }
 
-func (d *double) open(access win.Access) device.Handle {
+func (d *double) open(access win.Access) win.DeviceHandle {
 	d.t.Helper()
-	h, err := device.Open(d.t.Context(), d.sys, win.PhysicalDrive(number), access)
+	h, err := win.OpenDevice(d.t.Context(), d.sys, win.PhysicalDrive(number), access)
 	must(d.t, err)
 	return h
 }

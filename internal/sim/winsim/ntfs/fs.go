@@ -18,7 +18,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // FS is one file system.
@@ -204,7 +203,7 @@ func (n *Node) Children() []*Node { return slices.Clone(n.children) }
 
 // Lookup finds the entry name of a directory. Case doesn't matter.
 func (n *Node) Lookup(name string) (*Node, bool) {
-	i, ok := n.search(winname.Upper(name))
+	i, ok := n.search(win.UpperName(name))
 	if !ok {
 		return nil, false
 	}
@@ -222,7 +221,7 @@ func (n *Node) isDir() bool { return n.attributes&win.AttributeDirectory != 0 }
 
 // link gives n a name in a directory that has no such entry.
 func (n *Node) link(dir *Node, name string) {
-	n.parent, n.name, n.folded = dir, name, winname.Upper(name)
+	n.parent, n.name, n.folded = dir, name, win.UpperName(name)
 	i, _ := dir.search(n.folded)
 	dir.children = slices.Insert(dir.children, i, n)
 	n.fs.touch(n.id)

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // checkInvariants looks at everything that must hold between two calls.
@@ -41,7 +40,7 @@ func checkInvariants(t *testing.T, f *FS) {
 			if c.parent != n {
 				t.Fatalf("%s: the entry %s has another parent", n.Path(), c.name)
 			}
-			if i > 0 && winname.Upper(n.children[i-1].name) >= winname.Upper(c.name) {
+			if i > 0 && win.UpperName(n.children[i-1].name) >= win.UpperName(c.name) {
 				t.Fatalf("%s: %s stands before %s", n.Path(), n.children[i-1].name, c.name)
 			}
 			visit(c)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Record is a part of the persistent state of a file system, for a store of keys
@@ -225,7 +224,7 @@ func (f *FS) restoreName(n *Node, r nodeRecord) error {
 	if dir == nil || !dir.isDir() || dir.reparse != nil {
 		return fmt.Errorf("%d is no directory to hold it", r.Parent)
 	}
-	n.parent, n.name, n.folded = dir, string(r.Name), winname.Upper(string(r.Name))
+	n.parent, n.name, n.folded = dir, string(r.Name), win.UpperName(string(r.Name))
 	dir.children = append(dir.children, n)
 	return nil
 }

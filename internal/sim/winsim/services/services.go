@@ -16,7 +16,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // ISCSIInitiator is the service of the iSCSI initiator.
@@ -115,11 +114,11 @@ func (m *Manager) Install() error {
 }
 
 func (m *Manager) find(name string) (*service, bool) {
-	v, ok := m.byName[winname.Upper(name)]
+	v, ok := m.byName[win.UpperName(name)]
 	return v, ok
 }
 
-func (m *Manager) touch(name string) { m.changed[winname.Upper(name)] = struct{}{} }
+func (m *Manager) touch(name string) { m.changed[win.UpperName(name)] = struct{}{} }
 
 // sorted gives the services in the order of their names.
 func (m *Manager) sorted() []*service {
@@ -137,7 +136,7 @@ func (m *Manager) dependents(name string) []*service {
 }
 
 func (v *service) dependsOn(name string) bool {
-	return slices.ContainsFunc(v.Spec.DependsOn, func(d string) bool { return winname.Equal(d, name) })
+	return slices.ContainsFunc(v.Spec.DependsOn, func(d string) bool { return win.SameName(d, name) })
 }
 
 // activeDependents gives the services that depend on a service, directly or not, and
@@ -364,7 +363,7 @@ func (m *Manager) Add(spec Spec) error {
 }
 
 func (m *Manager) add(spec Spec) error {
-	if err := winname.CheckService(spec.Name); err != nil {
+	if err := win.CheckServiceName(spec.Name); err != nil {
 		return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
 	}
 	if spec.StartType > win.ServiceDisabled {
@@ -374,7 +373,7 @@ func (m *Manager) add(spec Spec) error {
 		return winerr.ErrorAlreadyExists
 	}
 	for _, name := range spec.DependsOn {
-		if winname.Equal(name, spec.Name) || m.leadsTo(name, spec.Name) {
+		if win.SameName(name, spec.Name) || m.leadsTo(name, spec.Name) {
 			return fmt.Errorf("it depends on itself, by %s: %w", name, errorCircularDependency)
 		}
 		if spec.Running && !m.Runs(name) {
@@ -390,7 +389,7 @@ func (m *Manager) add(spec Spec) error {
 	if spec.Running {
 		v.State, v.ExitCode = win.ServiceRunning, 0
 	}
-	m.byName[winname.Upper(spec.Name)] = v
+	m.byName[win.UpperName(spec.Name)] = v
 	m.touch(spec.Name)
 	if spec.Running {
 		m.node.Running(spec.Name)
@@ -403,7 +402,7 @@ func (m *Manager) add(spec Spec) error {
 func (m *Manager) leadsTo(from, to string) bool {
 	v, ok := m.find(from)
 	return ok && slices.ContainsFunc(v.Spec.DependsOn, func(name string) bool {
-		return winname.Equal(name, to) || m.leadsTo(name, to)
+		return win.SameName(name, to) || m.leadsTo(name, to)
 	})
 }
 
@@ -415,7 +414,7 @@ func (m *Manager) Remove(name string) error {
 		return fmt.Errorf("no service %s: %w", name, winerr.ErrorNotFound)
 	}
 	m.fail(v, 0)
-	delete(m.byName, winname.Upper(name))
+	delete(m.byName, win.UpperName(name))
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 const bucketServices = "services" // folded name -> record
@@ -20,7 +20,7 @@ func (m *Manager) Save(f *statefile.File) {
 // Restore implements [statefile.Part].
 func (m *Manager) Restore(r *statefile.Reader) error {
 	return statefile.EachJSON(r, bucketServices, func(k []byte, v *service) error {
-		if winname.Upper(v.Spec.Name) != string(k) {
+		if win.UpperName(v.Spec.Name) != string(k) {
 			return fmt.Errorf("it is of the service %q", v.Spec.Name)
 		}
 		m.byName[string(k)] = v

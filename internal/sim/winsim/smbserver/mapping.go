@@ -13,7 +13,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // mapping is a global mapping. Unless it is persistent, a restart of the node ends it. All are in the
@@ -35,10 +34,10 @@ func (m *mapping) listed() win.SMBMapping {
 	return win.SMBMapping{LocalPath: m.LocalPath, RemotePath: m.RemotePath, RequirePrivacy: m.RequirePrivacy, Status: m.Status}
 }
 
-func (m *mapping) key() string { return winname.Upper(m.listed().Name()) }
+func (m *mapping) key() string { return win.UpperName(m.listed().Name()) }
 
 func (m *mapping) isOnShare(server, share string) bool {
-	return m.isOf(server) && winname.Equal(m.Share, share)
+	return m.isOf(server) && win.SameName(m.Share, share)
 }
 
 // overlaps reports whether one of two mappings of a share is of a directory in the other one.
@@ -52,14 +51,14 @@ func (m *mapping) below() string {
 	if m.Directory == "" {
 		return ""
 	}
-	return winname.Upper(m.Directory) + `\`
+	return win.UpperName(m.Directory) + `\`
 }
 
-func (m *mapping) isOf(server string) bool { return winname.Equal(m.Server, server) }
+func (m *mapping) isOf(server string) bool { return win.SameName(m.Server, server) }
 
 // hasUser reports whether the mapping is with a user of a server.
 func (m *mapping) hasUser(server, user string) bool {
-	return m.isOf(server) && winname.Equal(m.User, user)
+	return m.isOf(server) && win.SameName(m.User, user)
 }
 
 // Mappings lists the instances of MSFT_SmbGlobalMapping in the order of their paths.
@@ -69,7 +68,7 @@ func (n *Network) Mappings() []win.SMBMapping {
 		mappings = append(mappings, m.listed())
 	}
 	slices.SortFunc(mappings, func(a, b win.SMBMapping) int {
-		return cmp.Or(cmp.Compare(winname.Upper(a.RemotePath), winname.Upper(b.RemotePath)),
+		return cmp.Or(cmp.Compare(win.UpperName(a.RemotePath), win.UpperName(b.RemotePath)),
 			cmp.Compare(a.LocalPath, b.LocalPath))
 	})
 	return mappings
@@ -163,7 +162,7 @@ func (n *Network) Map(o Mapping) error {
 // RemoveMapping is the method Remove of MSFT_SmbGlobalMapping of the mapping with a name, forced: what is
 // open on its share breaks. No such mapping gives ErrorNotConnected.
 func (n *Network) RemoveMapping(name string) error {
-	m, ok := n.mappings[winname.Upper(name)]
+	m, ok := n.mappings[win.UpperName(name)]
 	if !ok {
 		return winerr.ErrorNotConnected
 	}
@@ -193,8 +192,8 @@ func (n *Network) forget(m *mapping) {
 // endSessions breaks what is open through the mappings for which ended holds.
 func (n *Network) endSessions(ended func(*mapping) bool) {
 	for _, m := range n.mappings {
-		if sv, ok := n.servers[winname.Upper(m.Server)]; ok && ended(m) {
-			if sh, ok := sv.Shares[winname.Upper(m.Share)]; ok {
+		if sv, ok := n.servers[win.UpperName(m.Server)]; ok && ended(m) {
+			if sh, ok := sv.Shares[win.UpperName(m.Share)]; ok {
 				n.disconnect(sh.fs)
 			}
 		}
@@ -265,7 +264,7 @@ func (n *Network) use(m *mapping) (*share, error) {
 
 // reach finds a server that answers.
 func (n *Network) reach(name string) (*host, error) {
-	sv, ok := n.servers[winname.Upper(name)]
+	sv, ok := n.servers[win.UpperName(name)]
 	if !ok || sv.Unreachable {
 		return nil, winerr.ErrorBadNetPath
 	}
@@ -281,7 +280,7 @@ func (n *Network) answer(m *mapping) (*share, error) {
 	if sv.NoEncryption && m.RequirePrivacy {
 		return nil, cmp.Or(n.settings.UnencryptedServer, winerr.ErrorAccessDenied)
 	}
-	user, isUser := sv.Users[winname.Upper(m.User)]
+	user, isUser := sv.Users[win.UpperName(m.User)]
 	isRight := isUser && hmac.Equal(user.PasswordHash, m.PasswordHash)
 	if m.User == "" {
 		isRight = sv.KnowsNode
@@ -289,7 +288,7 @@ func (n *Network) answer(m *mapping) (*share, error) {
 	if !isRight {
 		return nil, winerr.ErrorLogonFailure
 	}
-	sh, ok := sv.Shares[winname.Upper(m.Share)]
+	sh, ok := sv.Shares[win.UpperName(m.Share)]
 	if !ok {
 		return nil, winerr.ErrorBadNetName
 	}

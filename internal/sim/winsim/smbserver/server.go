@@ -14,8 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Share is a share of a server.
@@ -78,13 +78,13 @@ const (
 func (sh *share) key() string { return shareKey(sh.Server, sh.Name) }
 
 func (sh *share) allows(user string) bool {
-	return len(sh.Users) == 0 || slices.ContainsFunc(sh.Users, func(u string) bool { return winname.Equal(u, user) })
+	return len(sh.Users) == 0 || slices.ContainsFunc(sh.Users, func(u string) bool { return win.SameName(u, user) })
 }
 
 // hash is what is kept of a password. It is the same again for the same user and
 // password.
 func (sv *host) hash(user string, password csiproxy.Secret) ([]byte, error) {
-	return credential.Hash(password, append(slices.Clone(sv.Salt), winname.Upper(user)...))
+	return credential.Hash(password, append(slices.Clone(sv.Salt), win.UpperName(user)...))
 }
 
 // AddShare adds an empty share, and its server if there is none. A share that is
@@ -112,24 +112,24 @@ func (n *Network) addShare(s Share) error {
 			return err
 		}
 	}
-	sv, ok := n.servers[winname.Upper(s.Server)]
+	sv, ok := n.servers[win.UpperName(s.Server)]
 	if !ok {
 		sv = &host{Name: s.Server, Salt: credential.NewSalt(), Users: map[string]user{}, Shares: map[string]*share{}}
-		n.servers[winname.Upper(s.Server)] = sv
+		n.servers[win.UpperName(s.Server)] = sv
 	}
-	if _, exists := sv.Shares[winname.Upper(s.Name)]; exists {
+	if _, exists := sv.Shares[win.UpperName(s.Name)]; exists {
 		return winerr.ErrorAlreadyExists
 	}
 	s.Server, s.Users = sv.Name, slices.Clone(s.Users)
 	sh := &share{Share: s, fs: ntfs.New(s.SizeBytes, 0)}
-	sv.Shares[winname.Upper(s.Name)] = sh
+	sv.Shares[win.UpperName(s.Name)] = sh
 	n.watchFiles(sh)
 	n.changedShares[sh] = struct{}{}
 	n.touch(sv)
 	return nil
 }
 
-func (n *Network) touch(sv *host) { n.changedServers[winname.Upper(sv.Name)] = struct{}{} }
+func (n *Network) touch(sv *host) { n.changedServers[win.UpperName(sv.Name)] = struct{}{} }
 
 // watchFiles notes the changes of a share's files for the next Save.
 func (n *Network) watchFiles(sh *share) {
@@ -140,7 +140,7 @@ func (n *Network) watchFiles(sh *share) {
 // ErrorInvalidParameter, no such share ErrorNotFound.
 func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
 	return n.change("grow share of", server, func(sv *host) error {
-		sh, ok := sv.Shares[winname.Upper(name)]
+		sh, ok := sv.Shares[win.UpperName(name)]
 		switch {
 		case !ok:
 			return refusal.NotFound("share", name)
@@ -157,12 +157,12 @@ func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
 // it is used. No such share gives ErrorNotFound.
 func (n *Network) RemoveShare(server, name string) error {
 	return n.change("remove share of", server, func(sv *host) error {
-		sh, ok := sv.Shares[winname.Upper(name)]
+		sh, ok := sv.Shares[win.UpperName(name)]
 		if !ok {
 			return refusal.NotFound("share", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.key() == sh.key() })
-		delete(sv.Shares, winname.Upper(name))
+		delete(sv.Shares, win.UpperName(name))
 		delete(n.changedShares, sh)
 		n.droppedShares = append(n.droppedShares, sh.key())
 		return nil
@@ -186,10 +186,10 @@ func (n *Network) SetUser(server, name string, password csiproxy.Secret) error {
 		if err != nil {
 			return err
 		}
-		if old, exists := sv.Users[winname.Upper(name)]; exists && !hmac.Equal(old.PasswordHash, hash) {
+		if old, exists := sv.Users[win.UpperName(name)]; exists && !hmac.Equal(old.PasswordHash, hash) {
 			n.endSessions(func(m *mapping) bool { return m.hasUser(server, name) })
 		}
-		sv.Users[winname.Upper(name)] = user{Name: name, PasswordHash: hash}
+		sv.Users[win.UpperName(name)] = user{Name: name, PasswordHash: hash}
 		return nil
 	})
 }
@@ -198,11 +198,11 @@ func (n *Network) SetUser(server, name string, password csiproxy.Secret) error {
 // ErrorNotFound.
 func (n *Network) RemoveUser(server, name string) error {
 	return n.change("remove user of", server, func(sv *host) error {
-		if _, ok := sv.Users[winname.Upper(name)]; !ok {
+		if _, ok := sv.Users[win.UpperName(name)]; !ok {
 			return refusal.NotFound("user", name)
 		}
 		n.endSessions(func(m *mapping) bool { return m.hasUser(server, name) })
-		delete(sv.Users, winname.Upper(name))
+		delete(sv.Users, win.UpperName(name))
 		return nil
 	})
 }
@@ -236,13 +236,13 @@ func (n *Network) Servers() []Server {
 		slices.Sort(described.Users)
 		servers = append(servers, described)
 	}
-	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(winname.Upper(a.Name), winname.Upper(b.Name)) })
+	slices.SortFunc(servers, func(a, b Server) int { return cmp.Compare(win.UpperName(a.Name), win.UpperName(b.Name)) })
 	return servers
 }
 
 // change changes the server with a name.
 func (n *Network) change(what, name string, f func(*host) error) error {
-	sv, ok := n.servers[winname.Upper(name)]
+	sv, ok := n.servers[win.UpperName(name)]
 	if !ok {
 		return refusal.NotFound("SMB server", name)
 	}

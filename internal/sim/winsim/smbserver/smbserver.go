@@ -15,8 +15,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Network is the servers and the node's mappings. The names of servers, shares and
@@ -47,7 +47,7 @@ func New(disconnect func(*ntfs.FS), settings *settings.Settings) *Network {
 }
 
 // shareKey is a share's path in the form in which paths are compared.
-func shareKey(server, share string) string { return winname.Upper(`\\` + server + `\` + share) }
+func shareKey(server, share string) string { return win.UpperName(`\\` + server + `\` + share) }
 
 // parseRemote reads \\server\share or \\server\share\directory.
 func parseRemote(path string) (server, share, directory string, ok bool) {

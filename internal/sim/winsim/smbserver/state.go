@@ -11,7 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // The buckets of the state file.
@@ -85,12 +85,12 @@ func readFiles(r *statefile.Reader) (map[string][]ntfs.Record, error) {
 
 // restoreServer restores a server with its shares, and takes their files from files.
 func (n *Network) restoreServer(name string, sv *host, files map[string][]ntfs.Record) error {
-	if winname.Upper(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
+	if win.UpperName(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
 		return errors.New("its record makes no sense")
 	}
 	n.servers[name] = sv
 	for shareName, sh := range sv.Shares {
-		if sh == nil || winname.Upper(sh.Name) != shareName || winname.Upper(sh.Server) != name {
+		if sh == nil || win.UpperName(sh.Name) != shareName || win.UpperName(sh.Server) != name {
 			return fmt.Errorf("its share %s makes no sense", shareName)
 		}
 		var err error

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // mount is what the mount manager remembers of a mount point
@@ -21,7 +21,7 @@ type mount struct {
 	Volume winid.GUID // that is mounted there
 }
 
-func mountKey(host winid.GUID, path string) string { return host.String() + winname.Upper(path) }
+func mountKey(host winid.GUID, path string) string { return host.String() + win.UpperName(path) }
 
 // Mounted notes that a volume is mounted at a directory of another one.
 func (m *Manager) Mounted(host *Volume, directory string, v *Volume) {

@@ -1,0 +1,228 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package opendisk
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Reader reads aligned runs of bytes, as win.Device does.
+type Reader interface {
+	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
+}
+
+// runs are what is read of a medium; an offset below 0 counts from the end. The head covers most
+// signatures: two ZFS labels of 256 KiB each, LUKS' header at 512 KiB, and where a first partition begins, at 1 MiB. The tail
+// covers all that count from the end. One long read takes less time than several short ones.
+var runs = []run{
+	{offset: 0, length: 1*mib + 4*kib},
+	{offset: 2 * mib, length: 4 * kib},
+	{offset: 4 * mib, length: 4 * kib},
+	{offset: -3087 * 512, length: 3087 * 512},
+}
+
+type run struct{ offset, length int64 }
+
+// Recognise says what the size bytes of r hold, in words that complete "it
+// holds …"; "" if it knows none of it. The medium is read in multiples of
+// sectorSize.
+//
+// It knows the signatures of known formats, so that nothing is written over data of another system. Random
+// leftovers on a recycled disk aren't a reason to refuse it. A BitLocker volume whose boot sector is gone stays
+// unknown: the other copies of BitLocker's metadata have no fixed offset.
+func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+	m, err := read(ctx, r, size, sectorSize, runs)
+	if err != nil {
+		return "", err
+	}
+	return m.recognise(), nil
+}
+
+// IsBlank reports whether there are only zeros where the partition tables of a disk lie: in its first
+// sectors and in its last ones. A GPT takes 34 sectors at the start, and 33 at the end.
+func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool, error) {
+	table := 34 * int64(sectorSize)
+	m, err := read(ctx, r, size, sectorSize, []run{{0, table}, {-table, table}})
+	if err != nil {
+		return false, err
+	}
+	blank := len(m.parts) == 2
+	for _, p := range m.parts {
+		blank = blank && int64(len(p.b)) == min(table, m.size) && bytes.Count(p.b, []byte{0}) == len(p.b)
+	}
+	return blank, nil
+}
+
+// contents are what has been read of a medium.
+type contents struct {
+	size, sector int64
+	parts        []part
+}
+
+type part struct {
+	offset int64
+	b      []byte
+}
+
+// read reads runs of a medium, widened to whole sectors.
+func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []run) (m contents, _ error) {
+	if sectorSize == 0 || size < 0 {
+		return m, fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
+	}
+	m.sector = int64(sectorSize)
+	m.size = size - size%m.sector
+	for _, run := range runs {
+		start, end := run.offset, run.offset+run.length
+		if start < 0 {
+			start, end = start+m.size, end+m.size
+		}
+		start = max(0, start-start%m.sector)
+		end = min(m.size, (end+m.sector-1)/m.sector*m.sector)
+		if start >= end {
+			continue
+		}
+		b := make([]byte, end-start)
+		n, err := r.ReadAt(ctx, b, start)
+		if err != nil {
+			return m, fmt.Errorf("reading %d bytes at %d: %w", len(b), start, err)
+		}
+		m.parts = append(m.parts, part{start, b[:n]}) // what the medium can't give is left out
+	}
+	return m, nil
+}
+
+// at returns what is at an offset, as far as it has been read on from there.
+func (m contents) at(offset int64) []byte {
+	var longest []byte
+	for _, p := range m.parts {
+		if b := from(p.b, offset-p.offset); len(b) > len(longest) {
+			longest = b
+		}
+	}
+	return longest
+}
+
+// from returns b from an offset on; nothing if b doesn't reach so far.
+func from(b []byte, offset int64) []byte {
+	if offset < 0 || offset > int64(len(b)) {
+		return nil
+	}
+	return b[offset:]
+}
+
+func (m contents) recognise() string {
+	for _, s := range alignedSignatures {
+		if m.has(s.signature, m.size-m.size%s.align) {
+			return s.name
+		}
+	}
+	for _, s := range signatures {
+		if m.has(s, m.size) {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// has reports whether the medium has a signature, of whose offsets those below 0 count from end.
+func (m contents) has(s signature, end int64) bool {
+	return slices.ContainsFunc(s.offsets, func(offset int64) bool {
+		if offset < 0 {
+			offset += end
+		}
+		return s.found(m.at(offset))
+	})
+}
+
+// found reports whether b begins with the signature.
+func (s signature) found(b []byte) bool {
+	return len(b) > 0 && slices.ContainsFunc(s.magics, func(magic string) bool { return bytes.HasPrefix(b, []byte(magic)) }) &&
+		(s.check == nil || s.check(b))
+}
+
+// bootSectors are the places where a first partition usually begins: from 1 MiB on by
+// today's tools; behind Microsoft's reserved partition of 16 MiB, or of 32 MiB, or of
+// 128 MiB behind 1 MiB, by Windows'.
+var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
+
+// Contents is what has been read of a whole disk.
+type Contents struct{ contents }
+
+// ReadContents reads what Contents's methods need of a disk, in multiples of sectorSize.
+func ReadContents(ctx context.Context, r Reader, size int64, sectorSize uint32) (Contents, error) {
+	all := slices.Clone(runs)
+	for _, offset := range bootSectors[1:] { // runs have the first
+		all = append(all, run{offset, int64(sectorSize)})
+	}
+	m, err := read(ctx, r, size, sectorSize, all)
+	return Contents{m}, err
+}
+
+// Recognise is like the function Recognise, for a disk that has no partition table which Windows reads. It also
+// knows what is left of a disk whose table is damaged: a header of a GPT, and file systems where a first
+// partition usually begins. It says in which sector it found such.
+func (d Contents) Recognise() string {
+	if found := d.recognise(); found != "" {
+		return found
+	}
+	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
+	// and the other way round. Its copy is in the last sector.
+	for _, offset := range []int64{512, 4096, d.size - 512, d.size - 4096} {
+		if bytes.HasPrefix(d.at(offset), []byte("EFI PART")) {
+			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)",
+				offset/d.sector)
+		}
+	}
+	for _, offset := range bootSectors {
+		if found := bootSector(d.at(offset)); found != "" {
+			return fmt.Sprintf("%s (sector %d)", found, offset/d.sector)
+		}
+	}
+	// Windows may say of an MBR without a signature and without partitions what it says of a blank disk.
+	if endsAsBootSector(d.at(0)) {
+		return "a master boot record without partitions"
+	}
+	return ""
+}
+
+// HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
+// volumes, with an extended one, or with the one that protects a GPT. Windows may hide the table of an offline disk.
+//
+// Source: winioctl.h (PARTITION_EXTENDED, PARTITION_XINT13_EXTENDED, PARTITION_GPT)
+func (d Contents) HasTable() bool {
+	b := d.at(0)
+	if !endsAsBootSector(b) || bootSector(b) != "" { // a file system's code lies where a table would
+		return false
+	}
+	for entry := range slices.Chunk(b[446:510], 16) {
+		kind, start := entry[4], binary.LittleEndian.Uint32(entry[8:])
+		isContainer := kind == 0x05 || kind == 0x0F || kind == 0xEE // extended, extended beyond 8 GB, protective
+		if start > 0 && (isContainer || win.HasVolumeInMBR(kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA }
+
+// bootSector names the file system that the first sector of a partition is of. The short
+// names of FAT count only if the sector ends as boot sectors do.
+func bootSector(b []byte) string {
+	ended := endsAsBootSector(b)
+	for _, s := range signatures {
+		for _, offset := range s.offsets {
+			if (offset == nameOffset || ended && (offset == fat16Offset || offset == fat32Offset)) && s.found(from(b, offset)) {
+				return s.name + " where a partition usually begins"
+			}
+		}
+	}
+	return ""
+}

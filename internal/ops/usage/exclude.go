@@ -1,0 +1,200 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// How long, and how often, to try while another process has the same object locked.
+const (
+	excludeTimeout  = 10 * time.Second
+	excludeInterval = 50 * time.Millisecond
+)
+
+// lockFile is the file in the Windows directory whose bytes are locked against other processes.
+const lockFile = `\csi-proxy.lock`
+
+// byteOf is the byte of the lock file that stands for an object. Each kind has a range of its own, so
+// two objects with the same byte are of one kind. No operation locks two objects of one kind, so none
+// waits for itself.
+func byteOf(k kind, name string) int64 {
+	hash := sha256.Sum256([]byte(name))
+	const kindBits = 4
+	return int64(k)<<(63-kindBits) | int64(binary.BigEndian.Uint64(hash[:])>>(1+kindBits))
+}
+
+// lockedBytes are the bytes of the lock file that this process has locked. Calls of several drivers share a byte: they don't
+// exclude each other.
+type lockedBytes struct {
+	mu   sync.Mutex
+	held map[int64]*lockedByte
+}
+
+// lockedByte is locked while a file is open, as long as somebody in this process needs it.
+type lockedByte struct {
+	file  win.File
+	users int
+}
+
+// join adds a user of a byte if the byte is locked.
+func (b *lockedBytes) join(offset int64) (isLocked bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := b.held[offset]
+	if held != nil {
+		held.users++
+	}
+	return held != nil
+}
+
+// add adds a byte that is locked while file is open, with one user.
+func (b *lockedBytes) add(offset int64, file win.File) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[offset] = &lockedByte{file, 1}
+}
+
+// leave removes a user of a byte, and unlocks the byte after the last one.
+func (b *lockedBytes) leave(offset int64) {
+	b.mu.Lock()
+	held := b.held[offset]
+	held.users--
+	isLast := held.users == 0
+	if isLast {
+		delete(b.held, offset)
+	}
+	b.mu.Unlock()
+	if isLast {
+		held.file.Close()
+	}
+}
+
+// exclude keeps other processes that lock with this package from an object until include is called. Such
+// a process is a driver with the library, beside the daemon. The lock is needed because Windows has no
+// call that checks an object and changes it in one step.
+//
+// The lock is a locked byte of a file. It takes no space on the disk, and Windows removes it when the
+// process ends, in whatever way. Only SYSTEM and Administrators can open the file, so nobody else can
+// hold the byte.
+//
+// If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
+func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include func(), _ error) {
+	file, err := l.openLockFile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bytes, isHeld := &l.options.Shared.bytes, false
+	defer func() { // also after a panic, which the daemon survives
+		if !isHeld {
+			file.Close()
+		}
+	}()
+	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error {
+		err := file.LockByte(ctx, offset)
+		switch {
+		case err == nil:
+			isHeld = true
+			bytes.add(offset, file)
+		case isLocked(err) && bytes.join(offset): // another driver's call has locked it
+			return nil
+		}
+		return err
+	})
+	if isLocked(err) && ctx.Err() == nil {
+		err = &csiproxy.Error{
+			Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "another process of CSI Proxy is changing the " + kinds[k] + "; try again later",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { bytes.leave(offset) }, nil
+}
+
+// isLocked reports whether err says that another process has the byte locked.
+func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
+
+// openLockFile opens the lock file, and makes a missing one. The owner is checked, unless this process keeps the file
+// open: then it is still the file that KeepLockFile checked.
+func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
+	if path := l.options.Shared.kept.Load(); path != nil {
+		return l.openWith(ctx, *path, win.FileOpen)
+	}
+	path, err := l.lockFilePath(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.openOwnFile(ctx, path)
+}
+
+// KeepLockFile opens the lock file, and makes it if it is missing. It is called when the process begins: later the disk
+// may be full, and every lock needs the file. Nobody can delete or replace the file before the caller closes it, as the process ends.
+func (l *Locker) KeepLockFile(ctx context.Context) (io.Closer, error) {
+	path, err := l.lockFilePath(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file, err := l.openOwnFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	l.options.Shared.kept.Store(&path)
+	return file, nil
+}
+
+func (l *Locker) lockFilePath(ctx context.Context) (string, error) {
+	windows, err := l.sys.SystemWindowsDirectory(ctx)
+	return windows + lockFile, err
+}
+
+// openOwnFile opens or makes the lock file, and refuses one of others.
+func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error) {
+	file, err := l.openWith(ctx, path, win.FileOpen) // which needs no space, so it is tried first
+	if errors.Is(err, fs.ErrNotExist) {
+		file, err = l.openWith(ctx, path, win.FileOpenIf)
+	}
+	if err != nil {
+		return nil, err
+	}
+	private := false
+	defer func() {
+		if !private {
+			file.Close()
+		}
+	}()
+	switch private, err = file.Private(ctx); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case !private:
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"%s belongs to others than SYSTEM and the Administrators, or lets others open it; remove it", path)
+	}
+	return file, nil
+}
+
+func (l *Locker) openWith(ctx context.Context, path string, disposition win.Disposition) (win.File, error) {
+	file, err := l.sys.OpenFile(ctx, path, win.OpenOptions{
+		Access: win.GenericRead, Share: win.ShareRead, Disposition: disposition, Private: true,
+		Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, nil
+}

@@ -1,0 +1,153 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// MountedAt returns where a volume is mounted: drives, as C:\, and directories without a backslash at their end, in the policy's
+// spelling if they are allowed. The mount manager's records may be wrong, so each directory is queried, too. If it isn't a mount
+// point, it is left out. If the query fails with another error, MountedAt returns that, since the volume may be mounted there.
+//
+// Who holds a directory may have planted the mount point, and may let the query hang. So what a pod holds is left out unasked, and
+// so is what another driver holds than the volume's. A volume that is no driver's counts as mounted, unasked, where a driver holds
+// the directory: the driver may have mounted it, and its disk must stay online while it is used. For the same reason a volume
+// counts as mounted in a directory outside of the allowed ones whose query hangs or fails.
+//
+// If Windows has too many mount points of the volume to list them, the allowed directories are searched instead, and the last path is
+// ManyMore.
+func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
+	recorded, err := f.sys.VolumePathNames(ctx, name)
+	if errors.Is(err, winerr.ErrorMoreData) {
+		return f.mountedByLinks(ctx, csiproxy.VolumeID(name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	listed, err := f.SharedFinder.paths.Listed(ctx, f.whole, recorded)
+	if err != nil {
+		return nil, err
+	}
+	isMounted := make(map[string]bool)
+	var outside []string
+	ofOthers := make(map[string][]string) // by the driver that holds them
+	for _, path := range listed {
+		parsed := f.SharedFinder.paths.ParseListed(path)
+		holder := f.SharedFinder.paths.DriverOf(parsed)
+		switch {
+		case parsed.IsOutside() && !parsed.IsDrive():
+			outside = append(outside, path)
+		case f.SharedFinder.paths.IsOfPod(parsed):
+		case holder == "" || holder == f.driver:
+			if isMounted[path], err = f.isMountedAt(ctx, path, name); err != nil {
+				return nil, err
+			}
+		default:
+			ofOthers[holder] = append(ofOthers[holder], path)
+		}
+	}
+	if err := f.addOfOthers(ctx, name, ofOthers, isMounted); err != nil {
+		return nil, err
+	}
+	f.addInTime(ctx, name, outside, isMounted)
+	for _, path := range listed {
+		if isMounted[path] {
+			paths = append(paths, path)
+			delete(isMounted, path) // Windows may list it by several paths
+		}
+	}
+	return paths, ctx.Err()
+}
+
+// ManyMore stands for the paths of a volume with more mount points than Windows can list. As a path outside of the allowed
+// directories would, it keeps the volume's disk online.
+const ManyMore = "more directories than can be listed"
+
+// mountedByLinks returns where a volume is mounted in the allowed directories, without the own directories of other drivers than the
+// volume's, and ManyMore.
+func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (paths []string, _ error) {
+	owner, err := f.ownerOfVolume(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	links, incomplete, err := f.Links(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	if incomplete != nil {
+		return nil, unknownLinks(incomplete)
+	}
+	for _, l := range links.All {
+		if l.Link.IsMountPoint() && id.Equal(csiproxy.VolumeID(l.Link.Volume)) {
+			paths = append(paths, l.Path.String())
+		}
+	}
+	return append(paths, ManyMore), nil
+}
+
+// addOfOthers adds those directories of other drivers where a volume counts as mounted.
+func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[string][]string, isMounted map[string]bool) error {
+	if len(ofOthers) == 0 {
+		return nil
+	}
+	owner, err := f.ownerOfVolume(ctx, csiproxy.VolumeID(name))
+	if err != nil {
+		return err
+	}
+	for holder, paths := range ofOthers {
+		switch owner {
+		case "":
+			for _, path := range paths {
+				isMounted[path] = true
+			}
+		case holder:
+			f.drivers[holder].addInTime(ctx, name, paths, isMounted)
+		}
+	}
+	return nil
+}
+
+// silentTimeout is how long directories that may hang are waited for.
+const silentTimeout = 200 * time.Millisecond
+
+// addInTime adds the directories where a volume is mounted, and the directories that give no answer in time. It queries one after the
+// other, so at most one call to Windows hangs.
+func (f *Finder) addInTime(ctx context.Context, name string, paths []string, isMounted map[string]bool) {
+	for _, path := range paths {
+		isMounted[path] = true
+	}
+	ask := func(ctx context.Context, path string) (bool, error) { return f.isMountedAt(ctx, path, name) }
+	for path, outcome := range operation.AskSome(ctx, paths, nil, 1, silentTimeout, ask) {
+		isThere, err := outcome.Get()
+		isMounted[path] = isThere || err != nil
+	}
+}
+
+// isMountedAt reports whether a volume is mounted at a path.
+func (f *Finder) isMountedAt(ctx context.Context, path, name string) (bool, error) {
+	there, err := f.SharedFinder.paths.VolumeAt(ctx, f.sys, path)
+	return strings.EqualFold(there, name), err
+}
+
+// StagedAt returns where a mounted volume is staged. The volume of a driver is staged in that driver's own directories, and any other
+// volume in the allowed directories outside of all drivers'. Mount points elsewhere may be planted.
+func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []string) ([]string, error) {
+	paths := f.Allowed(mounted)
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	owner, err := f.ownerOfVolume(ctx, id)
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return f.SharedFinder.paths.DriverOf(f.SharedFinder.paths.ParseListed(path)) != owner
+	}), err
+}

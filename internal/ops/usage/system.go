@@ -1,0 +1,235 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// systemDisks are the volumes and disks that Windows runs from, with the reasons: those that hold its
+// directory, its system partition, its page files and its dedicated crash dump file. No operation
+// changes such a disk or presents a volume of it to a pod.
+//
+// They are never kept for a later step, since a page file may be added at any time.
+type systemDisks struct {
+	volumes map[string]string              // by the volume's name in lower case
+	disks   map[csiproxy.DiskNumber]string // by the disk's number
+	ignored []error                        // of the files that aren't on a disk
+
+	mountPoints map[string]string // the volumes that Windows was asked for, by directory
+}
+
+// systemFile is a file, directory or partition that Windows runs from.
+type systemFile struct {
+	what, path string
+	// mayLack says that the file may be missing, such as one on a temporary disk that the machine has
+	// lost. A file that is missing, or isn't on a disk, protects no disk.
+	mayLack bool
+}
+
+// reason names the file in refusals.
+func (s systemFile) reason() string {
+	return fmt.Sprintf("Windows runs from this disk: %s %s", s.what, s.path)
+}
+
+// SystemDisks returns the disks that Windows runs from, with the reasons. If they can't be found
+// out, the error is csiproxy.ErrUnavailable.
+func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]string, error) {
+	found, err := findSystemDisks(ctx, f.whole)
+	if err != nil {
+		return nil, err
+	}
+	for _, ignoredErr := range found.ignored {
+		if _, logged := f.ignored.LoadOrStore(ignoredErr.Error(), true); !logged {
+			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", ignoredErr)
+		}
+	}
+	return found.disks, nil
+}
+
+// CheckSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
+// disk. If that can't be found out, it returns csiproxy.ErrUnavailable.
+func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
+	all, err := f.SystemDisks(ctx)
+	if err == nil && all[n] != "" {
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "refused, since %s", all[n])
+	}
+	return err
+}
+
+// SystemVolumes returns the check for pathpolicy.Policy.Protects of the volumes that Windows runs
+// from: those of which any part lies on one of its disks. sys is that of the node; volumes opens the volumes that are checked.
+func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck {
+	return func(ctx context.Context, volumeName string) (reason string, volumeOf map[string]string, err error) {
+		f, err := findSystemDisks(ctx, sys)
+		if err != nil {
+			return "", nil, err
+		}
+		if reason := f.volumes[strings.ToLower(volumeName)]; reason != "" {
+			return reason, nil, nil
+		}
+		extents, err := win.ExtentsOf(ctx, volumes, win.VolumePath(volumeName))
+		if err != nil && !winerr.IsGone(err) { // Windows doesn't run from a volume that isn't there
+			return "", nil, err
+		}
+		for _, e := range extents {
+			if reason := f.disks[e.DiskNumber]; reason != "" {
+				return reason, nil, nil
+			}
+		}
+		return "", f.mountPoints, nil
+	}
+}
+
+// findSystemDisks asks Windows for the disks that it runs from. If they can't be found out, the error
+// is csiproxy.ErrUnavailable.
+func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
+	f := systemDisks{volumes: make(map[string]string), disks: make(map[csiproxy.DiskNumber]string),
+		mountPoints: make(map[string]string)}
+	files, err := systemFiles(ctx, sys)
+	for _, s := range files {
+		if err = f.add(ctx, sys, s); err == nil {
+			continue
+		}
+		err = fmt.Errorf("%s %s: %w", s.what, s.path, err)
+		if !s.mayLack || !isNotOnDisk(err) {
+			break
+		}
+		f.ignored, err = append(f.ignored, err), nil
+	}
+	if err != nil && ctx.Err() == nil {
+		err = &csiproxy.Error{
+			Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "which disks Windows runs from can't be found out, and these must not be touched",
+		}
+	}
+	return f, err
+}
+
+// systemFiles asks Windows for the files that it runs from. If a value is missing from the
+// registry, Windows has no file of that kind.
+func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
+	windows, err := sys.SystemWindowsDirectory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := []systemFile{{"its directory", windows, false}}
+	for _, v := range []struct{ what, key, value string }{
+		{"its system partition", win.RegistrySetup, win.RegistrySystemPartition},
+		{"its page file", win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
+		{"its crash dump file", win.RegistryCrashControl, win.RegistryDedicatedDumpFile},
+	} {
+		paths, err := sys.RegistryStrings(ctx, v.key, v.value)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf(`HKLM\%s\%s: %w`, v.key, v.value, err)
+		}
+		for _, path := range paths {
+			files = append(files, systemFile{v.what, plainPath(path, windows), v.key != win.RegistrySetup})
+		}
+	}
+	return files, nil
+}
+
+// Paths of system files, as plainPath leaves them.
+var (
+	onVolume = regexp.MustCompile(`(?i)^([a-z]:|\\\\\?\\Volume{[^\\]*})\\`)
+	onDevice = regexp.MustCompile(`^\\[^\\]+\\[^\\]+`) // such as \Device\HarddiskVolume1
+)
+
+// plainPath returns the path of a system file with a drive, a volume's name or a device at its
+// beginning. In the registry it may also begin with a prefix of the kernel or of Win32, or with what
+// stands for a directory.
+func plainPath(path, windows string) string {
+	for _, prefix := range []string{`\??\`, `\\?\`, `\\.\`} {
+		path = strings.TrimPrefix(path, prefix)
+	}
+	for name, value := range map[string]string{"%systemroot%": windows, "%windir%": windows, `\SystemRoot`: windows,
+		"%systemdrive%": windows[:min(2, len(windows))], `Volume{`: `\\?\Volume{`} {
+		if len(path) >= len(name) && strings.EqualFold(path[:len(name)], name) {
+			return value + path[len(name):]
+		}
+	}
+	return path
+}
+
+// isNotOnDisk reports whether err, of the question where a file is, says that it is on no disk: nothing
+// is there, the drive has no medium or is none of a disk, as that of a DVD, or the path is of no known
+// form.
+func isNotOnDisk(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) ||
+		winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady, winerr.ErrorInvalidName)
+}
+
+// add adds the volume and the disks of a file.
+func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
+	volume := `\\?\GLOBALROOT` + onDevice.FindString(s.path)
+	switch {
+	case onVolume.MatchString(s.path):
+		name, err := f.volumeOfPath(ctx, sys, s.path)
+		if err != nil {
+			return err
+		}
+		key := strings.ToLower(name)
+		if f.volumes[key] != "" {
+			return nil
+		}
+		if s.mayLack {
+			// A page file that is in use may refuse the query. Then it is there.
+			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
+				return err
+			}
+		}
+		f.volumes[key] = s.reason()
+		volume = win.VolumePath(name)
+	case !onDevice.MatchString(s.path):
+		return fmt.Errorf("the path is neither on a volume nor that of a device: %w", winerr.ErrorInvalidName)
+	}
+	extents, err := win.ExtentsOf(ctx, sys, volume)
+	if err != nil {
+		return err
+	}
+	for _, e := range extents {
+		if f.disks[e.DiskNumber] == "" {
+			f.disks[e.DiskNumber] = s.reason()
+		}
+	}
+	return nil
+}
+
+// volumeOfPath returns the name of the volume that a path lies on: that of its drive or of the volume it
+// begins with, or one that is mounted at a directory of the path.
+func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) (string, error) {
+	root := onVolume.FindString(path)
+	for {
+		path = path[:strings.LastIndexByte(path, '\\')]
+		if name := f.mountPoints[path]; name != "" {
+			return name, nil
+		}
+		name, err := sys.VolumeNameForMountPoint(ctx, path+`\`)
+		if err == nil {
+			f.mountPoints[path] = name
+		}
+		if err == nil || len(path) < len(root) || !isNoMountPoint(err) {
+			return name, err
+		}
+	}
+}
+
+// isNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:
+// the path isn't there, or is something else. An error that says that a device has left doesn't.
+func isNoMountPoint(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) ||
+		winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,
+			winerr.ErrorDirectory, winerr.ErrorInvalidName) // a file, by either of the last two
+}

@@ -1,0 +1,372 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// Extent returns where a volume lies that is on one part of one disk. The error is
+// csiproxy.ErrInvalidArgument if id is no volume id, csiproxy.ErrNotFound if the volume isn't there.
+func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (win.DiskExtent, error) {
+	if err := id.Validate(); err != nil {
+		return win.DiskExtent{}, err
+	}
+	extents, err := win.ExtentsOf(ctx, sys, win.VolumePath(string(id)))
+	if err == nil && len(extents) != 1 {
+		err = ErrSpread(len(extents))
+	}
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	return extents[0], nil
+}
+
+// ErrSpread is the error of a volume that doesn't lie on one part of a disk.
+func ErrSpread(parts int) error {
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
+}
+
+// IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
+// It queries the volume itself. If Windows lists the volume, but can't open it, the error is
+// csiproxy.ErrUnavailable. To a driver, another's volume is missing.
+func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
+	_, err := Extent(ctx, f.sys, id)
+	if !winerr.IsGone(err) {
+		return false, err
+	}
+	unopened := &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+		Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
+	if f.driver != "" {
+		node := f.ofNode()
+		extents, err := node.extentsIfThere(ctx, id)
+		if err != nil || len(extents) == 0 {
+			return err == nil, err
+		}
+		owner, err := node.ownerOfDisk(ctx, extents[0].DiskNumber)
+		if err == nil && (owner == "" || owner == f.driver) { // a sick disk of the driver's may seem to be nobody's
+			err = unopened
+		}
+		return err == nil, err
+	}
+	names, listErr := f.sys.FindVolumes(ctx)
+	if listErr != nil {
+		return false, listErr
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(csiproxy.VolumeID(name)) }) {
+		return false, unopened
+	}
+	return true, nil
+}
+
+// Directories returns the paths without the drive letters. Windows assigns letters by itself, so a letter is no sign of
+// a use.
+func Directories(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
+}
+
+// Allowed returns those paths of MountedAt that are below the allowed directories.
+func (f *Finder) Allowed(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), f.SharedFinder.paths.IsListedOutside)
+}
+
+// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. To a driver, only its own
+// directories and those of no driver matter. If not all of these can be read, it returns true, since there may be one.
+func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
+	links, incomplete, err := f.AllLinks(ctx)
+	if err != nil || incomplete != nil {
+		return true, err
+	}
+	for _, l := range links.All {
+		if !l.Link.IsMountPoint() {
+			continue
+		}
+		sys := f.whole // in the directories that are no driver's, any driver's volume may be mounted
+		if f.driver != "" && f.paths.DriverOf(l.Path) == f.driver {
+			sys = f.sys
+		}
+		if _, err := Extent(ctx, sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
+			return true, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+// MaxLinksFollowed is how many links and mount points a way to a volume or share leads through at most: as many as Windows
+// follows in one open. Of a longer chain the links that are nearer to the end count. Without a bound, a chain of some
+// thousand links would take minutes, since each of them is followed.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
+const MaxLinksFollowed = 63
+
+// FoundLinks are links and mount points that were found in one search of the allowed directories.
+type FoundLinks struct {
+	All    []pathpolicy.FoundLink
+	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as win.LowerName makes it
+
+	drivers []*Finder // whose own directories were searched, too
+}
+
+// newFoundLinks returns the links of a search that included the own directories of drivers.
+func newFoundLinks(all []pathpolicy.FoundLink, drivers []*Finder) FoundLinks {
+	byPath := make(map[string]pathpolicy.FoundLink, len(all))
+	for _, l := range all {
+		byPath[win.LowerName(l.Path.String())] = l
+	}
+	return FoundLinks{all, byPath, drivers}
+}
+
+// FirstOn returns the first link on a path: at a directory above, or the path itself.
+func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
+	folded := win.LowerName(path)
+	for offset := 0; offset < len(folded); {
+		end := strings.IndexByte(folded[offset:], '\\')
+		if end < 0 {
+			break
+		}
+		offset += end
+		if first, ok = l.ByPath[folded[:offset]]; ok {
+			return first, true
+		}
+		offset++
+	}
+	first, ok = l.ByPath[folded]
+	return first, ok
+}
+
+// linkSearch is what a search has found. incomplete is why some links may be missing, or nil.
+type linkSearch struct {
+	all        []pathpolicy.FoundLink
+	incomplete error
+}
+
+// searchTimeout is how long a search of the own directories of a driver may take.
+const searchTimeout = 10 * time.Second
+
+// Links returns the links and mount points in the own directories of a driver, and in those that are no driver's. incomplete
+// is why some may be missing, or nil. Of a driver's finder, the driver is always its own.
+func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomplete, err error) {
+	var drivers []*Finder
+	if own := f.drivers[cmp.Or(f.driver, driver)]; own != nil {
+		drivers = append(drivers, own)
+	}
+	return f.findLinks(ctx, drivers)
+}
+
+// AllLinks is Links with the own directories of all drivers. Of a driver's finder, it is Links.
+func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
+	if f.driver != "" {
+		return f.Links(ctx, f.driver)
+	}
+	byName := func(a, b *Finder) int { return cmp.Compare(a.driver, b.driver) }
+	return f.findLinks(ctx, slices.SortedFunc(maps.Values(f.drivers), byName))
+}
+
+func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete, err error) {
+	found, err := NewFinder(f.SharedFinder).search(ctx, f.driver)
+	if err != nil {
+		return FoundLinks{}, nil, err
+	}
+	all, incomplete := slices.Clone(found.all), f.withoutPath(found.incomplete)
+	for _, driver := range drivers {
+		found, err := driver.search(ctx, driver.driver)
+		if ctx.Err() != nil {
+			return FoundLinks{}, nil, ctx.Err()
+		}
+		all, incomplete = append(all, found.all...), cmp.Or(incomplete, err, found.incomplete)
+	}
+	return newFoundLinks(all, drivers), incomplete, nil
+}
+
+// search searches the own directories of the finder's driver or, with the node's finder, those of no driver. Concurrent callers
+// with one key share a search. A caller first waits for the end of one that is under way, so a key stands for one driver: no other one
+// prolongs its calls by searching all the time.
+func (f *Finder) search(ctx context.Context, key string) (linkSearch, error) {
+	searches := &f.links
+	if f.driver != "" {
+		searches = &f.linksOfDrivers
+	}
+	return searches.Do(ctx, key, func(ctx context.Context) (linkSearch, error) {
+		all, incomplete, err := f.paths.Links(ctx, f.sys)
+		return linkSearch{all, incomplete}, err
+	})
+}
+
+// withoutPath returns an error about what lies outside of a driver's own directories. To the driver, it names no path there:
+// that has the UID of another's pod, say.
+func (f *Finder) withoutPath(err error) error {
+	if f.driver == "" || err == nil {
+		return err
+	}
+	return csiproxy.Errorf(csiproxy.KindOf(err), "a directory or link outside of the driver's own directories can't be read; "+
+		"csi-proxyctl storage volumes says which one to an administrator of the node")
+}
+
+// MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
+// directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
+func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []string, _ error) {
+	owner, err := f.ownerOfDisk(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	links, incomplete, err := f.Links(ctx, owner)
+	if err = cmp.Or(err, incomplete); err != nil {
+		return nil, err
+	}
+	for _, l := range links.All {
+		if !l.Link.IsMountPoint() {
+			continue
+		}
+		extents, err := f.extentsIfThere(ctx, csiproxy.VolumeID(l.Link.Volume))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			err = &csiproxy.Error{Object: l.Path.String(), Err: err}
+			if f.paths.DriverOf(l.Path) != f.driver {
+				err = f.withoutPath(err)
+			}
+			return nil, err
+		}
+		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
+			paths = append(paths, l.Path.String())
+		}
+	}
+	return paths, nil
+}
+
+// extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
+func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]win.DiskExtent, error) {
+	extents, err := win.ExtentsOf(ctx, f.sys, win.VolumePath(string(id)))
+	if winerr.IsGone(err) {
+		missing, missingErr := f.IsMissing(ctx, id)
+		if missing {
+			return nil, nil
+		}
+		err = cmp.Or(missingErr, err)
+	}
+	return extents, err
+}
+
+// LinksToVolume returns the links in the allowed directories that lead to a volume, also by way of
+// other links. Those in the own directories of another driver than the volume's don't count. It returns an error unless it
+// has found all of them.
+func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links []string, _ error) {
+	owner, err := f.ownerOfVolume(ctx, id)
+	if err != nil {
+		return nil, unknownLinks(err)
+	}
+	all, incomplete, err := f.Links(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	if incomplete != nil {
+		return nil, unknownLinks(incomplete)
+	}
+	return f.LinksToVolumeAmong(ctx, all, id)
+}
+
+// finderFor returns the finder that follows a link: that of the driver in whose own directories it is, or leads to.
+func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
+	for _, path := range []pathpolicy.Path{l.Path, l.Link.Path} {
+		if owner := f.drivers[f.paths.DriverOf(path)]; f.driver == "" && owner != nil {
+			return owner
+		}
+	}
+	return f
+}
+
+// ExplainEmpty says why a link leads to nothing; "" if it leads to a volume, a share or files.
+func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reason string, _ error) {
+	if l.Link.Kind != pathpolicy.LinkInside {
+		return "", nil
+	}
+	finder := f.finderFor(l)
+	return finder.paths.ExplainEmpty(ctx, finder.sys, l.Link.Path)
+}
+
+// LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
+func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
+	for _, l := range all.All {
+		if l.Link.IsMountPoint() {
+			continue
+		}
+		leads, err := f.leadsTo(ctx, l, id, all)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, unknownLinks(err)
+		}
+		if leads {
+			links = append(links, l.Path.String())
+		}
+	}
+	return links, nil
+}
+
+func unknownLinks(err error) error {
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrUnavailable, Err: err,
+		Detail: "whether pods use the volume can't be found out, since not all links to it are known; try again later",
+	}
+}
+
+// leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
+// the way from all. It reads others only where the way leads through none of these: what is in another
+// volume or share is its pods' own, and no use of this one. A way through the own directories of a driver that weren't
+// searched is no use either.
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
+	for range MaxLinksFollowed {
+		switch l.Link.Kind {
+		case pathpolicy.LinkToVolume:
+			return id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
+		case pathpolicy.LinkInside:
+		default:
+			return false, nil
+		}
+		to := l.Link.Path
+		driver := f.paths.DriverOf(to)
+		isSearched := func(searched *Finder) bool { return searched.driver == driver }
+		if driver != "" && !slices.ContainsFunc(all.drivers, isSearched) {
+			return false, nil
+		}
+		next, ok := all.FirstOn(to.String())
+		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
+			leads, err := f.finderFor(l).resolvesTo(ctx, to, id)
+			if driver != f.driver {
+				err = f.withoutPath(err)
+			}
+			return leads, err
+		}
+		l = next
+	}
+	return false, nil // a circle, or too long
+}
+
+// resolvesTo reports whether a path leads to a volume or into it.
+func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id csiproxy.VolumeID) (bool, error) {
+	_, on, err := f.paths.ResolveVolume(ctx, f.sys, path)
+	if winerr.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
+		_, on, err = f.paths.ResolveVolume(ctx, f.sys, path)
+		if winerr.IsGone(err) {
+			return false, nil
+		}
+	}
+	if pathpolicy.LeadsOutside(err) {
+		return false, nil
+	}
+	return err == nil && id.Equal(csiproxy.VolumeID(on)), err
+}
