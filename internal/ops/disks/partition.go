@@ -122,10 +122,9 @@ func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *w
 		return nil, err
 	}
 	layout, err := h.Layout(ctx)
-	switch {
-	case err != nil: // as of some disks that are offline
+	if err != nil { // as of some disks that are offline
 		layout = nil
-	case hasPartition(layout):
+	} else if hasPartition(layout) {
 		return layout, nil
 	}
 	geometry, err := h.Geometry(ctx)
@@ -133,7 +132,7 @@ func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *w
 		return nil, err
 	}
 	contents, err := readContents(ctx, h, geometry, layout)
-	if err != nil || contents.HasTable() {
+	if err != nil || contents.HasTable {
 		return nil, err
 	}
 	return nil, d.refuseRecognized(contents)
@@ -155,7 +154,7 @@ func readContents(ctx context.Context, h *usage.LockedDisk, geometry win.DiskGeo
 
 // refuseRecognized returns an error if a disk that has no partition table holds data of another system.
 func (d *Disks) refuseRecognized(contents opendisk.Contents) error {
-	if found := contents.Recognise(); found != "" && !d.options.AllowRecognizedData {
+	if found := contents.Recognised; found != "" && !d.options.AllowRecognizedData {
 		return refuse("it has no partition table that Windows reads, but holds " + found)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -42,6 +43,7 @@ func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (st
 	if err != nil {
 		return "", err
 	}
+	defer m.release()
 	return m.recognise(), nil
 }
 
@@ -53,6 +55,7 @@ func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool
 	if err != nil {
 		return false, err
 	}
+	defer m.release()
 	blank := len(m.parts) == 2
 	for _, p := range m.parts {
 		blank = blank && int64(len(p.b)) == min(table, m.size) && bytes.Count(p.b, []byte{0}) == len(p.b)
@@ -60,42 +63,63 @@ func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool
 	return blank, nil
 }
 
-// contents are what has been read of a medium.
+// contents are what has been read of a medium, until release.
 type contents struct {
 	size, sector int64
 	parts        []part
+	buffer       *[]byte // has the bytes of all parts
 }
+
+// buffers are those of released contents: each read of a whole medium takes nearly 3 MB, and a node that comes back
+// stages many disks at once.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func (m contents) release() { buffers.Put(m.buffer) }
 
 type part struct {
-	offset int64
-	b      []byte
+	run
+	b []byte
 }
 
-// read reads runs of a medium, widened to whole sectors.
+// read reads runs of a medium, widened to whole sectors. If it returns no error, the caller releases the contents. A read
+// that failed may still be under way in Windows, so its buffer isn't used again.
 func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []run) (m contents, _ error) {
 	if sectorSize == 0 || size < 0 {
 		return m, fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
 	}
 	m.sector = int64(sectorSize)
 	m.size = size - size%m.sector
-	for _, run := range runs {
-		start, end := run.offset, run.offset+run.length
+	m.buffer = buffers.Get().(*[]byte)
+	free := m.allot(runs)
+	for i := range m.parts {
+		p := &m.parts[i]
+		p.b, free = free[:p.length], free[p.length:]
+		n, err := r.ReadAt(ctx, p.b, p.offset)
+		if err != nil {
+			return m, fmt.Errorf("reading %d bytes at %d: %w", p.length, p.offset, err)
+		}
+		p.b = p.b[:n] // what the medium can't give is left out
+	}
+	return m, nil
+}
+
+// allot makes a part of each run that the medium has, and returns the buffer for all of them.
+func (m *contents) allot(runs []run) []byte {
+	total := int64(0)
+	for _, r := range runs {
+		start, end := r.offset, r.offset+r.length
 		if start < 0 {
 			start, end = start+m.size, end+m.size
 		}
 		start = max(0, start-start%m.sector)
 		end = min(m.size, (end+m.sector-1)/m.sector*m.sector)
-		if start >= end {
-			continue
+		if start < end {
+			m.parts = append(m.parts, part{run: run{start, end - start}})
+			total += end - start
 		}
-		b := make([]byte, end-start)
-		n, err := r.ReadAt(ctx, b, start)
-		if err != nil {
-			return m, fmt.Errorf("reading %d bytes at %d: %w", len(b), start, err)
-		}
-		m.parts = append(m.parts, part{start, b[:n]}) // what the medium can't give is left out
 	}
-	return m, nil
+	*m.buffer = slices.Grow((*m.buffer)[:0], int(total))
+	return (*m.buffer)[:total]
 }
 
 // at returns what is at an offset, as far as it has been read on from there.
@@ -152,52 +176,60 @@ func (s signature) found(b []byte) bool {
 // 128 MiB behind 1 MiB, by Windows'.
 var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
 
-// Contents is what has been read of a whole disk.
-type Contents struct{ contents }
+// Contents is what a whole disk holds.
+type Contents struct {
+	// Recognised is like the result of the function Recognise, for a disk that has no partition table which Windows
+	// reads. It also names what is left of a disk whose table is damaged, with its sector: a header of a GPT, or a file
+	// system where a first partition usually begins.
+	Recognised string
+	// HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
+	// volumes, with an extended one, or with the one that protects a GPT. Windows may hide the table of an offline disk.
+	HasTable bool
+}
 
-// ReadContents reads what Contents's methods need of a disk, in multiples of sectorSize.
+// ReadContents reads a disk in multiples of sectorSize, and says what it holds.
 func ReadContents(ctx context.Context, r Reader, size int64, sectorSize uint32) (Contents, error) {
 	all := slices.Clone(runs)
 	for _, offset := range bootSectors[1:] { // runs have the first
 		all = append(all, run{offset, int64(sectorSize)})
 	}
 	m, err := read(ctx, r, size, sectorSize, all)
-	return Contents{m}, err
+	if err != nil {
+		return Contents{}, err
+	}
+	defer m.release()
+	return Contents{m.recogniseDisk(), m.hasTable()}, nil
 }
 
-// Recognise is like the function Recognise, for a disk that has no partition table which Windows reads. It also
-// knows what is left of a disk whose table is damaged: a header of a GPT, and file systems where a first
-// partition usually begins. It says in which sector it found such.
-func (d Contents) Recognise() string {
-	if found := d.recognise(); found != "" {
+func (m contents) recogniseDisk() string {
+	if found := m.recognise(); found != "" {
 		return found
 	}
 	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
-	// and the other way round. Its copy is in the last sector.
-	for _, offset := range []int64{512, 4096, d.size - 512, d.size - 4096} {
-		if bytes.HasPrefix(d.at(offset), []byte("EFI PART")) {
+	// and the other way rounm. Its copy is in the last sector.
+	for _, offset := range []int64{512, 4096, m.size - 512, m.size - 4096} {
+		if bytes.HasPrefix(m.at(offset), []byte("EFI PART")) {
 			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)",
-				offset/d.sector)
+				offset/m.sector)
 		}
 	}
 	for _, offset := range bootSectors {
-		if found := bootSector(d.at(offset)); found != "" {
-			return fmt.Sprintf("%s (sector %d)", found, offset/d.sector)
+		if found := bootSector(m.at(offset)); found != "" {
+			return fmt.Sprintf("%s (sector %d)", found, offset/m.sector)
 		}
 	}
 	// Windows may say of an MBR without a signature and without partitions what it says of a blank disk.
-	if endsAsBootSector(d.at(0)) {
+	if endsAsBootSector(m.at(0)) {
 		return "a master boot record without partitions"
 	}
 	return ""
 }
 
-// HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
-// volumes, with an extended one, or with the one that protects a GPT. Windows may hide the table of an offline disk.
+// hasTable finds Contents.HasTable.
 //
 // Source: winioctl.h (PARTITION_EXTENDED, PARTITION_XINT13_EXTENDED, PARTITION_GPT)
-func (d Contents) HasTable() bool {
-	b := d.at(0)
+func (m contents) hasTable() bool {
+	b := m.at(0)
 	if !endsAsBootSector(b) || bootSector(b) != "" { // a file system's code lies where a table would
 		return false
 	}

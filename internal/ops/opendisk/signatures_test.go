@@ -45,6 +45,43 @@ func recognise(t *testing.T, b []byte) string {
 	return found
 }
 
+// noting is a disk that notes the buffer of the read of its start.
+type noting struct {
+	disk
+	buffer *byte
+}
+
+func (m *noting) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if off == 0 {
+		m.buffer = &p[0]
+	}
+	return m.disk.ReadAt(ctx, p, off)
+}
+
+// Buffers are used again, but not that of a read that failed: Windows may still write to it.
+func TestBuffers(t *testing.T) {
+	read := func(err error) *byte {
+		m := noting{disk: disk{b: make([]byte, mediumSize), err: err}}
+		_, readErr := Recognise(t.Context(), &m, mediumSize, sector)
+		simtest.WantErrorOf(t, "Recognise", readErr, err)
+		return m.buffer
+	}
+	isReused := func(err error) bool {
+		for range 50 { // the pool may drop a buffer at any time
+			if before := read(err); read(nil) == before {
+				return true
+			}
+		}
+		return false
+	}
+	if !isReused(nil) {
+		t.Error("no buffer is used again")
+	}
+	if isReused(context.DeadlineExceeded) {
+		t.Error("the buffer of a failed read is used again")
+	}
+}
+
 // What mkfs and its kind leave behind is recognised, and of the table each.
 func TestRecognise(t *testing.T) {
 	known := make(map[string]bool)
@@ -196,7 +233,7 @@ func TestCopyOfTheBootSector(t *testing.T) {
 
 func recogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
 	d, err := ReadContents(ctx, r, size, sectorSize)
-	return d.Recognise(), err
+	return d.Recognised, err
 }
 
 func TestRecogniseDisk(t *testing.T) {
@@ -268,13 +305,13 @@ func TestHasTable(t *testing.T) {
 				copy(b[offset:], s)
 			}
 			d, err := ReadContents(t.Context(), disk{b: b}, size, sector)
-			if err != nil || d.HasTable() != c.want {
-				t.Errorf("%s, sectors of %d: %t, %v; want %t", c.name, sector, d.HasTable(), err, c.want)
+			if err != nil || d.HasTable != c.want {
+				t.Errorf("%s, sectors of %d: %t, %v; want %t", c.name, sector, d.HasTable, err, c.want)
 			}
 		}
 	}
 	for small := range int64(3) {
-		if d, err := ReadContents(t.Context(), disk{b: make([]byte, 512*small)}, 512*small, 512); d.HasTable() || err != nil {
+		if d, err := ReadContents(t.Context(), disk{b: make([]byte, 512*small)}, 512*small, 512); d.HasTable || err != nil {
 			t.Errorf("%d sectors: %v", small, err)
 		}
 	}
