@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
@@ -51,8 +49,7 @@ func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNo
 		}
 		c.Listen = func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) }
 		c.Address = func(name string) string { return pipe.Address(o.endpointDir, name) }
-		c.Interceptors = []grpc.UnaryServerInterceptor{metrics.CountCalls(c.Driver)}
-		c.StreamInterceptors = []grpc.StreamServerInterceptor{metrics.CountStreams(c.Driver)}
+		c.Count = metrics.CountCalls(c.Driver)
 		c.GracePeriod = o.gracePeriod
 		var added *daemon.Daemon
 		if added, err = daemon.New(c); err == nil {

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
@@ -43,10 +41,8 @@ type Config struct {
 	// Address is where clients find the endpoint with a name, for the log. Default: the
 	// name.
 	Address func(name string) string
-	// Interceptors run around each call that has one response, and StreamInterceptors
-	// around each streaming call. They see the gRPC statuses of errors.
-	Interceptors       []grpc.UnaryServerInterceptor
-	StreamInterceptors []grpc.StreamServerInterceptor
+	// Count is server.Config's.
+	Count func(callType, method string) (ended func(status error))
 	// MaxCalls is how many calls may be under way at all endpoints together, without
 	// streaming ones. Default: server.DefaultMaxCalls.
 	MaxCalls int
@@ -169,12 +165,11 @@ func New(c Config) (*Daemon, error) {
 		c.Log.Info("serving the control of the simulated node", "address", c.address(name))
 	}
 	d.Server = server.New(server.Config{
-		Endpoints:          endpoints,
-		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
-		StreamInterceptors: append(slices.Clone(c.StreamInterceptors), rpc.StreamErrorInterceptor),
-		MaxCalls:           c.MaxCalls,
-		GracePeriod:        c.GracePeriod,
-		Log:                c.Log,
+		Endpoints:   endpoints,
+		Count:       c.Count,
+		MaxCalls:    c.MaxCalls,
+		GracePeriod: c.GracePeriod,
+		Log:         c.Log,
 	})
 	return d, nil
 }

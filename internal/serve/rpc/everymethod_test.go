@@ -101,7 +101,7 @@ func sameArgs(got, want []any) bool {
 // response goes with it.
 func TestEveryMethodReturnsErrors(t *testing.T) {
 	node := &fakeNode{err: &csiproxy.Error{Op: "Operation", Kind: context.DeadlineExceeded, Detail: "too late"}}
-	served := endpoints(t, node, withErrors...)
+	served := endpoints(t, node)
 	eachMethod(func(o wiretest.Operation, e wiretest.Exchange, version string) {
 		endpoint := served[o.Group+" "+version]
 		name := "/" + endpoint.Names()[0] + "/" + e.Method

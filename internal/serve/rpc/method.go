@@ -140,7 +140,7 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 			run = operation.Track[any]
 		}
 		resp, err := run(ctx, string(name), func(ctx context.Context) (any, error) { return m.call(ctx, req) })
-		return resp, named(string(name), err)
+		return resp, wire.ToStatusOf(string(name), err)
 	}
 	handler := func(server any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
@@ -163,7 +163,7 @@ func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
 		req := m.newRequest()
 		switch err := stream.RecvMsg(req); {
 		case errors.Is(err, io.EOF):
-			return named(string(name), csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			return wire.ToStatusOf(string(name), csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 				"the client has ended its stream without a request: send one before you end it, and one for each response"))
 		case err != nil:
 			return err
@@ -178,22 +178,7 @@ func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
 		if errors.Is(ended, io.EOF) { // the client asks for nothing more
 			return nil
 		}
-		return cmp.Or(ended, named(string(name), err))
+		return cmp.Or(ended, wire.ToStatusOf(string(name), err))
 	}
 	return grpc.StreamDesc{StreamName: string(name), Handler: handler, ServerStreams: true, ClientStreams: true}
-}
-
-// named returns err with the name of the method that the caller used in place of the
-// operation's: older versions of the API have other names for an operation.
-func named(method string, err error) error {
-	if err == nil {
-		return nil
-	}
-	e, ok := err.(*csiproxy.Error)
-	if !ok {
-		return &csiproxy.Error{Op: method, Err: err}
-	}
-	renamed := *e
-	renamed.Op = method
-	return &renamed
 }

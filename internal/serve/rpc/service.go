@@ -137,9 +137,8 @@ func (s *Service) Names() []string {
 	})
 }
 
-// Register registers the service under each of its Names. The server's interceptors run
-// with the full method name that the client called; one of the unary ones must be
-// [ErrorInterceptor], and one of those for streams [StreamErrorInterceptor].
+// Register registers the service under each of its Names. Errors of its methods are gRPC statuses, as
+// [wire.ToStatus] makes them.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	for _, name := range s.Names() {
 		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil),

@@ -53,10 +53,6 @@ func endpoints(t *testing.T, node *fakeNode, options ...grpc.ServerOption) map[s
 	return served
 }
 
-// withErrors are the interceptors that turn errors into statuses.
-var withErrors = []grpc.ServerOption{grpc.UnaryInterceptor(ErrorInterceptor),
-	grpc.StreamInterceptor(StreamErrorInterceptor)}
-
 // call calls a method with a request in JSON, and returns the response, the only one of a
 // streaming call, and its descriptor.
 func (e endpoint) call(t *testing.T, fullMethod, request string) (*dynamicpb.Message, error) {
@@ -113,7 +109,7 @@ func TestServedVersions(t *testing.T) {
 // A request that can't be translated is refused before any operation is called.
 func TestBadRequests(t *testing.T) {
 	node := new(fakeNode)
-	served := endpoints(t, node, withErrors...)
+	served := endpoints(t, node)
 	tests := []struct{ group, versions, method, request string }{
 		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID": "4294967296"}`},
 		{"disk", "v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{}`},
@@ -163,7 +159,7 @@ func TestBadRequests(t *testing.T) {
 // If the disk's volume can't be told, a resize by disk number resizes nothing.
 func TestResizeByDiskNumberFails(t *testing.T) {
 	node := &fakeNode{err: errors.New("two data volumes")}
-	served := endpoints(t, node, withErrors...)
+	served := endpoints(t, node)
 	if _, err := served["volume v1"].call(t, "/v1.Volume/ResizeVolume", `{"volume_id": "3"}`); err == nil {
 		t.Error("resize succeeded")
 	}

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
@@ -106,36 +104,12 @@ func (c *calls) now() Calls {
 	return snapshot
 }
 
-// boundUnary counts a call, or refuses it, and ends it shortly before its client's deadline.
-func (s *Server) boundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler) (any, error) {
-	end, err := s.calls.begin()
-	if err != nil {
-		return nil, s.refuse(info.FullMethod, err)
-	}
-	defer end()
-	ctx, cancel := answerInTime(ctx)
-	defer cancel()
-	return handler(ctx, req)
-}
-
-// boundStream counts a streaming call, or refuses it.
-func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-	handler grpc.StreamHandler) error {
-	end, err := s.calls.beginStream()
-	if err != nil {
-		return s.refuse(info.FullMethod, err)
-	}
-	defer end()
-	return handler(srv, stream)
-}
-
 // refuse returns err, for which a call is refused, as the call's status, and logs it now and then.
 func (s *Server) refuse(method string, err error) error {
 	if s.refusals.allows() { // a line for each would fill the log
 		s.log.Warn("refusing calls", "method", method, "err", err)
 	}
-	return toStatus(method, err)
+	return wire.ToStatusOf(path.Base(method), err)
 }
 
 // A call ends some time before its client's deadline, to leave time for the answer. That is a
@@ -154,13 +128,4 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	left := time.Until(deadline)
 	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
-}
-
-// toStatus returns an error as the status of a call of a method.
-func toStatus(method string, err error) error {
-	e := csiproxy.Error{Op: path.Base(method), Err: err}
-	if inner, ok := err.(*csiproxy.Error); ok {
-		e.Kind, e.Detail, e.Err = inner.Kind, inner.Detail, inner.Err
-	}
-	return wire.ToStatus(&e)
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
@@ -115,23 +113,4 @@ func (d *drain) leave() {
 	defer d.mu.Unlock()
 	d.running--
 	d.closeIfIdle()
-}
-
-// drainUnary refuses calls during a drain.
-func (s *Server) drainUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler) (any, error) {
-	if err := s.drain.enter(true); err != nil {
-		return nil, toStatus(info.FullMethod, err)
-	}
-	defer s.drain.leave()
-	return handler(ctx, req)
-}
-
-// drainStream is drainUnary for streaming calls.
-func (s *Server) drainStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-	handler grpc.StreamHandler) error {
-	if err := s.drain.enter(false); err != nil {
-		return toStatus(info.FullMethod, err)
-	}
-	return handler(srv, stream)
 }

@@ -143,9 +143,9 @@ func (r *running) logger() *slog.Logger {
 }
 
 // start serves handler until the test's end, which is a graceful stop.
-func start(t *testing.T, handler echo, interceptors ...grpc.UnaryServerInterceptor) *running {
+func start(t *testing.T, handler echo) *running {
 	t.Helper()
-	return startWith(t, Config{Interceptors: interceptors}, handler)
+	return startWith(t, Config{}, handler)
 }
 
 func startWith(t *testing.T, config Config, handler echo) *running {

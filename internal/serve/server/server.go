@@ -30,17 +30,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
+// Types of calls, as metrics of gRPC servers name them.
+const (
+	Unary  = "unary"
+	Stream = "server_stream"
+)
+
 // Config says what to serve, and how.
 type Config struct {
 	Endpoints []Endpoint
 
-	// Interceptors run around each unary call, the first one outermost, inside of
-	// the request log. One of them converts the errors of handlers to statuses.
-	Interceptors []grpc.UnaryServerInterceptor
-
-	// StreamInterceptors run in the same way around each streaming call: those of the
-	// API, health watches and reflection.
-	StreamInterceptors []grpc.StreamServerInterceptor
+	// Count is called when a call begins that isn't refused at once. The call's type is Unary or Stream, and its
+	// method as in /v1.Disk/ListDiskIDs. When the call ends, ended is called with the status that the client gets.
+	// Default: calls aren't counted.
+	Count func(callType, method string) (ended func(status error))
 
 	// MaxCalls is how many calls may be under way at all endpoints together, without
 	// streaming ones. Default: DefaultMaxCalls.
@@ -113,6 +116,7 @@ type Server struct {
 	connections connections
 	calls       *calls
 	refusals    throttle
+	count       func(callType, method string) (ended func(status error))
 	drain       drain
 	grace       time.Duration
 	log         *slog.Logger
@@ -126,14 +130,18 @@ func New(config Config) *Server {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
+	if config.Count == nil {
+		config.Count = func(string, string) func(error) { return func(error) {} }
+	}
 	s := &Server{
 		connections: connections{log: config.Log, open: make(map[*conn]struct{})},
 		calls:       newCalls(config.MaxCalls),
+		count:       config.Count,
 		grace:       config.GracePeriod,
 		log:         config.Log,
 	}
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
-	options := s.options(config)
+	options := s.options()
 	for _, e := range config.Endpoints {
 		if e.MaxRequestBytes == 0 {
 			e.MaxRequestBytes = wire.MaxRequestBytes
@@ -150,19 +158,11 @@ func New(config Config) *Server {
 }
 
 // options are those of gRPC, apart from what is an endpoint's own.
-func (s *Server) options(config Config) []grpc.ServerOption {
-	// recoverUnary is there twice. The inner one recovers handlers, so that a call that
-	// panics is logged and counted as failed. The outer one recovers interceptors.
-	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.boundUnary, s.logUnary}
-	unary = append(unary, config.Interceptors...)
-	unary = append(unary, s.drainUnary, s.recoverUnary)
-	streams := []grpc.StreamServerInterceptor{s.recoverStream, s.boundStream, s.logStream}
-	streams = append(streams, config.StreamInterceptors...)
-	streams = append(streams, s.drainStream, s.endStream, s.recoverStream)
+func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(newPlaintext()),
-		grpc.ChainUnaryInterceptor(unary...),
-		grpc.ChainStreamInterceptor(streams...),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
 		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

@@ -131,20 +131,16 @@ func TestStreamThatNobodyReads(t *testing.T) {
 	})
 }
 
-// Streams run inside of the interceptors, which see the statuses that clients get.
-func TestInterceptorsOfStreams(t *testing.T) {
+// Streams are counted with the statuses that clients get.
+func TestCountedStreams(t *testing.T) {
 	type seen struct {
 		method string
 		code   codes.Code
 	}
 	saw := make(chan seen, 10)
 	u := new(untilEnd)
-	r := startWith(t, Config{StreamInterceptors: []grpc.StreamServerInterceptor{
-		func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			err := handler(srv, stream)
-			saw <- seen{info.FullMethod, status.Code(err)}
-			return err
-		},
+	r := startWith(t, Config{Count: func(callType, method string) func(error) {
+		return func(err error) { saw <- seen{callType + " " + method, status.Code(err)} }
 	}}, func(ctx context.Context, said string) (string, error) {
 		switch said {
 		case "panic":
@@ -157,21 +153,21 @@ func TestInterceptorsOfStreams(t *testing.T) {
 	client := r.dial()
 	for said, want := range map[string]codes.Code{"panic": codes.Internal, "lost": codes.NotFound} {
 		wantCode(t, shout(t, t.Context(), client, wrapperspb.String(said)).RecvMsg(new(wrapperspb.StringValue)), want)
-		if got := <-saw; got != (seen{shoutMethod, want}) {
-			t.Errorf("%s: the interceptor saw %v", said, got)
+		if got := <-saw; got != (seen{Stream + " " + shoutMethod, want}) {
+			t.Errorf("%s: it was counted as %v", said, got)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	wantAnswer(t, shout(t, ctx, client, wrapperspb.String("hello")), "hello")
 	cancel()
-	if got := <-saw; got.code != codes.Unknown { // the error of the handler, without rpc's interceptor
-		t.Errorf("of a client that has gone, the interceptor saw %v", got)
+	if got := <-saw; got.code != codes.Unknown { // the error of the handler, which isn't a status
+		t.Errorf("of a client that has gone, it was counted as %v", got)
 	}
 	stream := shout(t, t.Context(), client, wrapperspb.String("goodbye"))
 	wantAnswer(t, stream, "goodbye")
 	r.end()
 	if got := <-saw; got.code != codes.Unavailable {
-		t.Errorf("of a daemon that stops, the interceptor saw %v", got)
+		t.Errorf("of a daemon that stops, it was counted as %v", got)
 	}
 	err := stream.RecvMsg(new(wrapperspb.StringValue))
 	wantCode(t, err, codes.Unavailable)

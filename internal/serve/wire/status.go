@@ -63,6 +63,21 @@ func CodeOf(err error) codes.Code {
 	return codes.Internal
 }
 
+// ToStatusOf is ToStatus for the error of a method, by whose name the caller knows the operation: older versions of the
+// API have other names for some.
+func ToStatusOf(method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*csiproxy.Error)
+	if !ok {
+		return ToStatus(&csiproxy.Error{Op: method, Err: err})
+	}
+	renamed := *e
+	renamed.Op = method
+	return ToStatus(&renamed)
+}
+
 // ToStatus returns err as a gRPC status error: the code and reason of its class,
 // its text as the message, and operation, object and Windows error number in an
 // ErrorInfo detail. Nil and what is a status error already stay as they are.

@@ -19,6 +19,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -57,7 +58,7 @@ func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 		}
 		out := do.Call(in)
 		if err, _ := out[len(out)-1].Interface().(error); err != nil {
-			return nil, classify(err)
+			return nil, wire.ToStatus(classify(err))
 		}
 		if len(out) == 1 {
 			return &simv1.Empty{}, nil

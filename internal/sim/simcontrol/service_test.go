@@ -22,7 +22,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -80,7 +79,7 @@ func start(t *testing.T) (*winsim.System, client) {
 		t.Fatal(err)
 	}
 	listener := bufconn.Listen(64 << 10)
-	server := grpc.NewServer(grpc.UnaryInterceptor(rpc.ErrorInterceptor))
+	server := grpc.NewServer()
 	New(sys).Register(server)
 	go server.Serve(listener) // ends with the server
 	conn, err := grpc.NewClient("passthrough:///"+simv1.EndpointName,

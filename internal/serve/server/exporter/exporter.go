@@ -27,7 +27,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
@@ -141,38 +140,28 @@ func (e *Exporter) SetReadiness(readiness Readiness) { e.ready.Store(&readiness)
 // CountUnserved counts a failed try to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
 
-// CountCalls returns the interceptor that counts and times calls at the endpoints of a driver, "" for the published
-// endpoints. It comes first, so that it sees the status that the client gets. Dashboards know the names of the
-// metrics from github.com/grpc-ecosystem/go-grpc-middleware.
-func (e *Exporter) CountCalls(driver string) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		service, method := path.Split(info.FullMethod)
-		labels := []string{driver, "unary", strings.Trim(service, "/"), method}
+// streams are the streaming methods whose calls are counted: the others are those of reflection, and methods that
+// the daemon doesn't have, which may have any name.
+var streams = []string{"/csiproxy.storage.v1alpha1.Storage/WatchDisks", "/grpc.health.v1.Health/Watch"}
+
+// CountCalls returns the function for [server.Config] that counts the calls at the endpoints of a driver, "" for the
+// published endpoints. Calls with one response are also timed: streaming ones last as long as their clients like.
+// Dashboards know the names of the metrics from github.com/grpc-ecosystem/go-grpc-middleware.
+func (e *Exporter) CountCalls(driver string) func(callType, fullMethod string) (ended func(error)) {
+	return func(callType, fullMethod string) func(error) {
+		if callType == server.Stream && !slices.Contains(streams, fullMethod) {
+			return func(error) {}
+		}
+		service, method := path.Split(fullMethod)
+		labels := []string{driver, callType, strings.Trim(service, "/"), method}
 		e.started.WithLabelValues(labels...).Inc()
 		start := time.Now()
-		resp, err := handler(ctx, req)
-		e.handling.WithLabelValues(labels...).Observe(time.Since(start).Seconds())
-		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
-		return resp, err
-	}
-}
-
-// watchDisks is the one method of the API with a stream of requests.
-const watchDisks = "/csiproxy.storage.v1alpha1.Storage/WatchDisks"
-
-// CountStreams is CountCalls for streaming calls. They aren't timed: they last as long as their
-// clients like. Reflection and methods that there aren't, which may have any name, aren't counted.
-func (e *Exporter) CountStreams(driver string) grpc.StreamServerInterceptor {
-	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		service, method := path.Split(info.FullMethod)
-		if info.IsClientStream && info.FullMethod != watchDisks {
-			return handler(srv, stream)
+		return func(err error) {
+			if callType == server.Unary {
+				e.handling.WithLabelValues(labels...).Observe(time.Since(start).Seconds())
+			}
+			e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
 		}
-		labels := []string{driver, "server_stream", strings.Trim(service, "/"), method}
-		e.started.WithLabelValues(labels...).Inc()
-		err := handler(srv, stream)
-		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
-		return err
 	}
 }
 
