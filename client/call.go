@@ -18,8 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-// VersionError means that the version in use of a group has neither an operation nor
-// an equivalent of it.
+// VersionError reports an operation missing from the version in use of an API group.
 type VersionError struct {
 	Group   string // "volume"
 	Version string // the one in use: "v1beta2"
@@ -30,9 +29,8 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("version %s of the %s API, which is in use, doesn't have this operation", e.Version, e.Group)
 }
 
-// way is one way to do an operation: a method with the messages that it has in some
-// versions. An operation lists its ways. The descriptors of the API tell which of
-// them a version has.
+// way is one way to do an operation: a gRPC method with the messages of some versions. The API's
+// descriptors tell which ways a version supports.
 type way struct {
 	method            string
 	request, response proto.Message
@@ -50,7 +48,7 @@ func noResult(method string, request proto.Message) way {
 	return result(method, request, func(*emptypb.Empty) {})
 }
 
-// result is a way with a result, which read gets from the response.
+// result is a way with a result: read takes the result from the response.
 func result[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
 	return checkedResult(method, request, func(response Response) error {
 		read(response)
@@ -58,26 +56,25 @@ func result[T any, Response message[T]](method string, request proto.Message, re
 	})
 }
 
-// checkedResult is result for a response that may be invalid: read returns an error
-// then.
+// checkedResult is result for a response that may be invalid. In this case read returns an error.
 func checkedResult[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
 	response := Response(new(T))
 	return way{method, request, response, func() error { return read(response) }}
 }
 
-// act calls an operation that has no result, by the method of its name.
+// act calls an operation without a result. The gRPC method has the name of the operation.
 func (g *group) act(ctx context.Context, op, object string, request proto.Message) error {
 	return g.call(ctx, op, object, noResult(op, request))
 }
 
-// ask does an operation that has one way and a result, which read gets from the response.
+// ask does an operation with one way and a result: read takes the result from the response.
 func ask[T any, Response message[T], Result any](ctx context.Context, g *group, op, object string,
 	request proto.Message, read func(Response) Result) (got Result, err error) {
 	err = g.call(ctx, op, object, result(op, request, func(r Response) { got = read(r) }))
 	return got, err
 }
 
-// call does the operation op on object, in the first way that the version in use has.
+// call does the operation op on object, in the first way supported by the version in use.
 func (g *group) call(ctx context.Context, op, object string, ways ...way) error {
 	version, err := g.version(ctx)
 	if err != nil {
@@ -126,8 +123,8 @@ func failure(op, object string, request proto.Message, err error) error {
 	case e.Op != "": // it may be another name, that of the method in the version in use
 		e.Op = op
 	case !strings.Contains(e.Detail, op):
-		// Errors of the published daemon and of a broken connection don't name the
-		// operation and its object.
+		// Errors of the published daemon and of a broken connection lack the operation and the
+		// object.
 		e.Op, e.Object = op, object
 	}
 	return err

@@ -9,23 +9,23 @@
 //	defer c.Close()
 //	err := c.Disk.PartitionDisk(ctx, number)
 //
-// Each uses the newest version of its group that the node's daemon serves. It knows
-// all versions, so a driver works with every daemon. It looks for the
-// version when it is first used, and again when that version's endpoint is gone. The
-// fields and methods are those of [github.com/csi-proxy/csi-proxy/node.Node], so a driver's interfaces are satisfied
-// in process and over the pipe.
+// Each field uses the newest version of its group that the node's daemon serves. The client knows
+// all versions, so a driver works with every daemon. The first call looks for the version; after
+// the version's endpoint is gone, the next call looks again. The fields and methods are the same as
+// in [github.com/csi-proxy/csi-proxy/node.Node], so a driver's interfaces are satisfied in process
+// and over the pipe.
 //
 // # Errors
 //
-// Errors are *[csiproxy.Error]. As in process, errors.Is tells them apart. The client
-// itself returns two more errors. If no endpoint of a group is served, as during an
-// upgrade of the daemon, the error is [csiproxy.ErrUnavailable]: try again. If the
-// version in use doesn't have an operation, it is [csiproxy.ErrUnimplemented], and
-// errors.As finds a [VersionError]. The published daemon doesn't classify its
-// failures; they are [csiproxy.ErrInternal] with the daemon's text.
+// Errors are *[csiproxy.Error]; errors.Is tells them apart, as in process. The client itself
+// returns two more errors. If no endpoint of a group is served, as during an upgrade of the daemon,
+// the error is [csiproxy.ErrUnavailable]: try again. If the version in use lacks an operation, the
+// error is [csiproxy.ErrUnimplemented], and errors.As finds a [VersionError]. The published daemon
+// has no error classes; its failures are [csiproxy.ErrInternal] with the daemon's text.
 //
-// No call has a deadline unless its context has one. The daemon ends a call a twentieth of its
-// time before the deadline, but 50 to 500 milliseconds, so that the error says what it waited for.
+// A call has a deadline only if its context has one. The daemon ends a call shortly before the
+// deadline, by a twentieth of the call's time, between 50 and 500 milliseconds. The error then says
+// what the call waited for.
 package client
 
 import (
@@ -40,8 +40,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
-// Client calls the CSI Proxy of this node. [New] makes one. Its methods, and those of
-// its groups, may be called concurrently.
+// Client calls the CSI Proxy of this node. [New] makes one. All methods of a Client and of its
+// groups may be called concurrently.
 type Client struct {
 	Disk       *Disk
 	Volume     *Volume
@@ -56,7 +56,7 @@ type Client struct {
 	close   context.CancelFunc // ends the groups' context
 }
 
-// New returns a client. It connects on first use, and reconnects by itself.
+// New returns a client. The client connects on first use and reconnects automatically.
 func New(opts ...Option) *Client {
 	o := options{dir: DefaultEndpointDir(), versions: make(map[string][]string)}
 	o.dial = func(ctx context.Context, group, version string) (net.Conn, error) {
@@ -85,7 +85,7 @@ func New(opts ...Option) *Client {
 	return c
 }
 
-// Option changes what New returns.
+// Option configures the client returned by New.
 type Option func(*options)
 
 type options struct {
@@ -97,8 +97,8 @@ type options struct {
 	invalid  error               // the error of an invalid option
 }
 
-// address returns the pipe name or socket path of a version's endpoint. With a dialer of
-// the caller's it is only the name of the endpoint.
+// address returns the pipe name or socket path of a version's endpoint. With WithDialer, the result
+// is only the name of the endpoint.
 func (o *options) address(group, version string) string {
 	name := api.DriverEndpointName(o.driver, group, version)
 	if o.dialer {
@@ -107,37 +107,37 @@ func (o *options) address(group, version string) string {
 	return pipe.Address(o.dir, name)
 }
 
-// DefaultEndpointDir returns the default directory of the daemon's sockets:
-// /run/csi-proxy for root, a directory of the user's own for others. It is empty on
-// Windows, where pipes aren't in a directory.
+// DefaultEndpointDir returns the default directory of the daemon's sockets: /run/csi-proxy for
+// root, a directory of the user's own for others. On Windows, where pipes need no directory, the
+// result is empty.
 func DefaultEndpointDir() string { return pipe.DefaultDir() }
 
-// WithEndpointDir looks for the daemon's sockets in dir. On Windows, where endpoints
-// are named pipes, it is ignored.
+// WithEndpointDir looks for the daemon's sockets in dir. On Windows, where endpoints are named
+// pipes, the option is ignored.
 func WithEndpointDir(dir string) Option {
 	return func(o *options) { o.dir = dir }
 }
 
-// WithDriver uses the endpoints that the daemon has for one driver, where its flag -drivers names some: those of
-// the driver with that name. A driver in a HostProcess container, which sees all pipes of the node, needs it; in
-// other containers the DaemonSet mounts these endpoints under the published names.
+// WithDriver uses the endpoints that the daemon's flag -drivers gives to the driver with this name.
+// A driver in a HostProcess container needs the option, because HostProcess containers see all
+// pipes of the node. In other containers the DaemonSet mounts these endpoints under the published
+// names.
 func WithDriver(name string) Option {
 	return func(o *options) { o.driver = name }
 }
 
-// Dialer connects to the endpoint of a version of a group, such as "disk" and
-// "v1". If there is no such endpoint, errors.Is(err, fs.ErrNotExist) must be true.
+// Dialer connects to the endpoint of a version of a group, such as "disk" and "v1". For a missing
+// endpoint, errors.Is(err, fs.ErrNotExist) must be true.
 type Dialer func(ctx context.Context, group, version string) (net.Conn, error)
 
-// WithDialer connects with dial instead of to the node's pipes or sockets. Tests use
-// it to reach a daemon in memory.
+// WithDialer connects with dial instead of to the node's pipes or sockets. Tests use a dialer to
+// reach a daemon in memory.
 func WithDialer(dial Dialer) Option {
 	return func(o *options) { o.dial, o.dialer = dial, true }
 }
 
-// WithVersions uses only these versions of a group: the newest of them that is served.
-// If the group or a version doesn't exist, every call of the client returns
-// csiproxy.ErrInvalidArgument.
+// WithVersions limits a group to these versions; the client uses the newest one served. If the
+// group or a version is unknown, every call of the client returns csiproxy.ErrInvalidArgument.
 func WithVersions(group string, versions ...string) Option {
 	return func(o *options) {
 		for _, version := range versions {
@@ -156,7 +156,7 @@ func WithVersions(group string, versions ...string) Option {
 	}
 }
 
-// Close ends all connections. Calls under way return context.Canceled, later ones
+// Close ends all connections. Calls in progress return context.Canceled, later calls
 // csiproxy.ErrFailedPrecondition.
 func (c *Client) Close() error {
 	c.close()

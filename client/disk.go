@@ -19,11 +19,11 @@ import (
 // Disk calls the disk group. A [Client] has one.
 type Disk struct{ group *group }
 
-// Version returns the version in use, such as "v1". If there is none yet, it chooses
-// the newest one that is served.
+// Version returns the version in use, such as "v1". If there is none yet, Version chooses the
+// newest version served.
 func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.version(ctx) }
 
-// ListDiskLocations implements [published.DiskOperations]: where each disk is attached.
+// ListDiskLocations implements [published.DiskOperations]: returns the location of each disk.
 func (d *Disk) ListDiskLocations(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	err := d.group.call(ctx, "ListDiskLocations", "",
@@ -50,7 +50,7 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[csiproxy.DiskNumber]p
 	return locations, nil
 }
 
-// ListDiskIDs implements [published.DiskOperations]: the identities of each disk. It needs version v1beta1.
+// ListDiskIDs implements [published.DiskOperations]: returns the ids of each disk. Needs v1beta1.
 func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[csiproxy.DiskNumber]published.DiskIDs, err error) {
 	err = d.group.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[csiproxy.DiskNumber]published.DiskIDs) error {
 		disks = listed
@@ -59,8 +59,7 @@ func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[csiproxy.DiskNumber]p
 	return disks, err
 }
 
-// listDiskIDs returns the ways to get the identities of all disks. They pass the
-// result to read.
+// listDiskIDs returns the ways to get the ids of all disks. Each way passes the result to read.
 func listDiskIDs(read func(map[csiproxy.DiskNumber]published.DiskIDs) error) []way {
 	disks := make(map[csiproxy.DiskNumber]published.DiskIDs)
 	return []way{
@@ -83,7 +82,7 @@ func listDiskIDs(read func(map[csiproxy.DiskNumber]published.DiskIDs) error) []w
 	}
 }
 
-// FindDiskByPage83 implements [published.DiskOperations]: the disk with a page 83 identifier.
+// FindDiskByPage83 implements [published.DiskOperations]: finds the disk with a page 83 identifier.
 func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n csiproxy.DiskNumber, err error) {
 	const op = "FindDiskByPage83"
 	object := strconv.Quote(page83)
@@ -110,7 +109,7 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n csiproxy.
 	return n, err
 }
 
-// PartitionDisk implements [published.DiskOperations]: a disk gets a data partition, unless it has one.
+// PartitionDisk implements [published.DiskOperations]: makes a data partition if the disk has none.
 func (d *Disk) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}),
@@ -118,12 +117,12 @@ func (d *Disk) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	)
 }
 
-// Rescan implements [published.DiskOperations]: Windows looks for disks that were added, removed or grown.
+// Rescan implements [published.DiskOperations]: Windows looks for added, removed and grown disks.
 func (d *Disk) Rescan(ctx context.Context) error {
 	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{})
 }
 
-// GetDiskStats implements [published.DiskOperations]: the size of a disk. It needs version v1beta1.
+// GetDiskStats implements [published.DiskOperations]: returns the size of a disk. Needs v1beta1.
 func (d *Disk) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats published.DiskStats, err error) {
 	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
 		result("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
@@ -136,8 +135,8 @@ func (d *Disk) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats p
 	return stats, err
 }
 
-// SetDiskState implements [published.DiskOperations]: a disk goes online or offline.
-// It needs version v1beta2.
+// SetDiskState implements [published.DiskOperations]: takes a disk online or offline. Needs
+// v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
 		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}),
@@ -145,7 +144,8 @@ func (d *Disk) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online b
 	)
 }
 
-// GetDiskState implements [published.DiskOperations]: whether a disk is online. It needs version v1beta2.
+// GetDiskState implements [published.DiskOperations]: reports whether a disk is online. Needs
+// v1beta2.
 func (d *Disk) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
 	err = d.group.call(ctx, "GetDiskState", diskObject(n),
 		result("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {

@@ -24,16 +24,14 @@ type Endpoint struct {
 	Group, Version string
 	Address        string // of the pipe or socket; with WithDialer only the endpoint's name
 	Served         bool   // the daemon answers
-	// Err says why an endpoint that exists isn't served. It is nil if the endpoint
-	// doesn't exist.
+	// Err says why an existing endpoint isn't served. Err is nil for a missing endpoint.
 	Err error
 }
 
-// Endpoints checks for each version of all API groups whether its endpoint is served.
-// The result is in alphabetical order of the groups, newest version first.
+// Endpoints checks for each version of all API groups whether the endpoint is served. The result is
+// in alphabetical order of the groups, newest version first.
 //
-// If an endpoint accepts the connection and never answers, Endpoints waits until ctx
-// ends.
+// If an endpoint accepts the connection and never answers, Endpoints waits until ctx ends.
 func (c *Client) Endpoints(ctx context.Context) []Endpoint {
 	var endpoints []Endpoint
 	for _, group := range api.Groups() {
@@ -49,7 +47,7 @@ func (c *Client) Endpoints(ctx context.Context) []Endpoint {
 	return endpoints
 }
 
-// check fills in whether an endpoint is served.
+// check tests whether an endpoint is served and records the result in e.
 func (c *Client) check(ctx context.Context, e *Endpoint) {
 	err := checkEndpoint(ctx, c.options.dial, e.Group, e.Version)
 	e.Served = err == nil
@@ -58,13 +56,12 @@ func (c *Client) check(ctx context.Context, e *Endpoint) {
 	}
 }
 
-// Ready returns nil if CSI Proxy answers now. It is meant for a driver's readiness
-// probe, and always makes a new connection. If there is no daemon, or the daemon is
-// stopping, the error is csiproxy.ErrUnavailable. The published daemon has no health
-// checks; it is ready if it answers at all.
+// Ready returns nil if CSI Proxy answers now. Ready is meant for a driver's readiness probe and
+// always makes a new connection. If the daemon is missing or stopping, the error is
+// csiproxy.ErrUnavailable. The published daemon has no health checks: any answer counts as ready.
 //
-// Ready asks one of the groups that each daemon serves. A driver that needs the storage
-// group, which the published daemon doesn't serve, uses [Storage.Ready].
+// Ready asks one of the groups that every daemon serves. A driver of the storage group, which the
+// published daemon lacks, uses [Storage.Ready].
 //
 // If the daemon accepts the connection and never answers, Ready waits until ctx ends.
 func (c *Client) Ready(ctx context.Context) error {
@@ -84,7 +81,7 @@ func connectError(err error) error {
 	return &csiproxy.Error{Op: "connect", Object: "to CSI Proxy", Err: err}
 }
 
-// ready returns nil if the newest version that is served answers.
+// ready returns nil if the newest version served answers.
 func (g *group) ready(ctx context.Context) error {
 	ctx, cancel := g.withClose(ctx)
 	defer cancel()
@@ -100,8 +97,7 @@ func (g *group) ready(ctx context.Context) error {
 	return err
 }
 
-// checkEndpoint returns nil if the endpoint of a version is served. It doesn't wrap an
-// error of dial.
+// checkEndpoint returns nil if the endpoint of a version is served. Errors of dial stay unwrapped.
 func checkEndpoint(ctx context.Context, dial Dialer, group, version string) error {
 	probe, err := dial(ctx, group, version)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 
 // Filesystem calls the filesystem group. A [Client] has one.
 //
-// Paths are Windows paths with backslashes. A malformed path, or one outside of the
-// daemon's allowed directories, is csiproxy.ErrInvalidArgument.
+// Paths are Windows paths with backslashes. A malformed path, or a path outside of the daemon's
+// allowed directories, fails with csiproxy.ErrInvalidArgument.
 type Filesystem struct{ group *group }
 
-// Version returns the version in use, such as "v2alpha1". If there is none yet, it
-// chooses the newest one that is served.
+// Version returns the version in use, such as "v2alpha1". If there is none yet, Version chooses the
+// newest version served.
 func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.group.version(ctx) }
 
-// PathExists implements [published.FilesystemOperations]: whether a path exists.
+// PathExists implements [published.FilesystemOperations]: reports whether a path exists.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
 	err = f.group.call(ctx, "PathExists", quote.Text(path),
 		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path},
@@ -37,7 +37,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 	return exists, err
 }
 
-// Mkdir implements [published.FilesystemOperations]: a directory is made, with those above it.
+// Mkdir implements [published.FilesystemOperations]: makes a directory and its missing parents.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
 		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}),
@@ -46,7 +46,8 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	)
 }
 
-// Rmdir implements [published.FilesystemOperations]: a directory, file, link or mount point is removed.
+// Rmdir implements [published.FilesystemOperations]: removes a directory, file, link or mount
+// point.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
 		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}),
@@ -55,13 +56,12 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	)
 }
 
-// RmdirContents implements [published.FilesystemOperations]: a directory's contents are removed. It needs
-// version v2alpha1.
+// RmdirContents implements [published.FilesystemOperations]: empties a directory. Needs v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path})
 }
 
-// CreateSymlink implements [published.FilesystemOperations]: targetPath becomes a link to sourcePath.
+// CreateSymlink implements [published.FilesystemOperations]: makes targetPath a link to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
 		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}),
@@ -70,7 +70,8 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	)
 }
 
-// IsSymlink implements [published.FilesystemOperations]: whether a path is a link whose target exists.
+// IsSymlink implements [published.FilesystemOperations]: reports whether a path is a link to an
+// existing target.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
 	err = f.group.call(ctx, "IsSymlink", quote.Text(path),
 		result("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {
@@ -84,8 +85,8 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool
 	return isSymlink, err
 }
 
-// pathContext returns the context that old versions need for a path: kubelet's
-// directory of pods or that of plugins.
+// pathContext returns the context that old versions need for a path: kubelet's directory of pods,
+// or kubelet's directory of plugins.
 func pathContext(path string) filesystemv1beta1.PathContext {
 	for element := range strings.SplitSeq(path, `\`) {
 		switch strings.ToLower(element) {

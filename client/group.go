@@ -26,8 +26,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-// reconnect says how a failed connection is tried again. A daemon on the same node
-// can't be overloaded by that, so the pauses are short.
+// reconnect sets how failed connections are retried. Short pauses are fine: the daemon runs on the
+// same node, and retries cannot overload it.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{
 		BaseDelay:  50 * time.Millisecond,
@@ -44,8 +44,8 @@ type group struct {
 	name    string
 	options options
 
-	// choosing is a lock: its holder, which has sent to it, chooses a version. It
-	// isn't a mutex, so that a wait for it can end with a context.
+	// choosing is a lock, held by whoever has sent to the channel, for choosing a version. A wait
+	// for the channel, unlike a wait for a mutex, can end with a context.
 	choosing chan struct{}
 
 	mu     sync.Mutex       // guards the fields below and the calls of links; held only briefly
@@ -55,10 +55,10 @@ type group struct {
 
 // link is a connection to the endpoint of a version.
 //
-// gRPC makes a lost connection again by itself. But after a failed attempt it fails
-// all calls during a pause, without trying. So when nobody serves the endpoint, as
-// during an upgrade of the daemon, the link is dropped, and the next call makes a new
-// one. So is a link of an older version that was made again: the daemon was restarted.
+// gRPC restores a lost connection automatically. But after a failed attempt, gRPC fails all calls
+// during a pause. If the endpoint is unserved, as during an upgrade of the daemon, the link is
+// dropped, and the next call makes a new link. A restored link of an older version is dropped too,
+// because the daemon was restarted and may serve a newer version.
 type link struct {
 	conn   *grpc.ClientConn
 	vacant atomic.Bool  // at the last dial, nobody served the endpoint
@@ -70,7 +70,7 @@ func newGroup(ctx context.Context, name string, o options) *group {
 	return &group{ctx: ctx, name: name, options: o, choosing: make(chan struct{}, 1), links: make(map[string]*link)}
 }
 
-// version returns the version in use, and chooses one if there is none.
+// version returns the version in use. If there is none, version chooses one.
 func (g *group) version(ctx context.Context) (string, error) {
 	if g.options.invalid != nil {
 		return "", g.options.invalid
@@ -86,8 +86,8 @@ func (g *group) notConnected(err error) error {
 	return &csiproxy.Error{Op: "connect", Object: "to the " + g.name + " API", Err: err}
 }
 
-// negotiate returns the chosen version. If there is none, it chooses the newest one
-// whose endpoint somebody serves.
+// negotiate returns the chosen version. If there is none, negotiate chooses the newest version with
+// a served endpoint.
 func (g *group) negotiate(ctx context.Context) (string, error) {
 	if version := g.current(); version != "" {
 		return version, nil
@@ -107,7 +107,7 @@ func (g *group) negotiate(ctx context.Context) (string, error) {
 	}
 	version, err := g.first(ctx, g.dial)
 	if err == nil && version != g.newest() {
-		// A daemon that starts makes its endpoints one by one, newest first: those that were missing may
+		// At startup a daemon makes its endpoints one by one, newest first: missing endpoints may
 		// have come meanwhile.
 		version, err = g.first(ctx, g.dial)
 	}
@@ -146,8 +146,8 @@ func (g *group) withClose(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// first returns the first version for which try succeeds. It ends at an error of try
-// that doesn't mean that nobody serves the endpoint.
+// first returns the first version for which try succeeds. Any error of try ends the search, except
+// for an unserved endpoint.
 func (g *group) first(ctx context.Context, try func(ctx context.Context, version string) error) (string, error) {
 	for _, version := range g.options.versions[g.name] {
 		err := try(ctx, version)
@@ -177,8 +177,8 @@ func (g *group) dial(ctx context.Context, version string) error {
 	return nil
 }
 
-// isVacant reports whether an error of a dial means that nobody serves the
-// endpoint: it doesn't exist, or it is a socket that a killed daemon left behind.
+// isVacant reports whether an error of a dial means an unserved endpoint: the endpoint is missing,
+// or a socket left behind by a killed daemon.
 func isVacant(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -194,8 +194,8 @@ func (g *group) invoke(ctx context.Context, version, method string, request, res
 	return g.lost(ctx, l, err)
 }
 
-// lost returns the error of a call over a link. If nobody serves any endpoint of the group
-// any more, it is the same as for a client that has never been connected.
+// lost returns the error of a call over a link. If all endpoints of the group are unserved, the
+// error is the same as for a client that was never connected.
 func (g *group) lost(ctx context.Context, l *link, err error) error {
 	if status.Code(err) != codes.Unavailable || !l.vacant.Load() {
 		return err
@@ -234,8 +234,8 @@ func (g *group) begin(ctx context.Context, version string) (*link, error) {
 	return l, nil
 }
 
-// end gives the link back after a call. A dropped link is closed after its last call:
-// a daemon that is stopping accepts no connections, but completes its calls.
+// end gives the link back after a call. A dropped link is closed after its last call: a stopping
+// daemon refuses connections, but completes its calls.
 func (g *group) end(version string, l *link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,7 +252,7 @@ func (g *group) end(version string, l *link) {
 	}
 }
 
-// newConn returns a gRPC connection. It calls dial on first use.
+// newConn returns a gRPC connection, which calls dial on first use.
 func newConn(group, version string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+api.EndpointName(group, version),
 		grpc.WithContextDialer(dial),
@@ -265,7 +265,7 @@ func newConn(group, version string, dial func(context.Context, string) (net.Conn
 	)
 }
 
-// close ends all links. The group's context has ended before, so no new ones are made.
+// close ends all links. The group's context has ended before, which prevents new links.
 func (g *group) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

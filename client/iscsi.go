@@ -16,17 +16,18 @@ import (
 // ISCSI calls the iscsi group. A [Client] has one.
 type ISCSI struct{ group *group }
 
-// Version returns the version in use, such as "v1alpha2". If there is none yet, it
-// chooses the newest one that is served.
+// Version returns the version in use, such as "v1alpha2". If there is none yet, Version chooses the
+// newest version served.
 func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.version(ctx) }
 
-// AddTargetPortal implements [published.ISCSIOperations]: a portal is made known to the node's initiator.
+// AddTargetPortal implements [published.ISCSIOperations]: makes a portal known to the node's
+// initiator.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) error {
 	return i.group.act(ctx, "AddTargetPortal", portalObject(p),
 		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)})
 }
 
-// DiscoverTargetPortal implements [published.ISCSIOperations]: a known portal is asked for its targets.
+// DiscoverTargetPortal implements [published.ISCSIOperations]: asks a known portal for its targets.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (targets []csiproxy.IQN, err error) {
 	return ask(ctx, i.group, "DiscoverTargetPortal", portalObject(p),
 		&iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
@@ -38,7 +39,8 @@ func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal
 		})
 }
 
-// ListTargetPortals implements [published.ISCSIOperations]: the portals that the initiator knows.
+// ListTargetPortals implements [published.ISCSIOperations]: returns the portals known to the
+// initiator.
 func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []csiproxy.ISCSIPortal, err error) {
 	err = i.group.call(ctx, "ListTargetPortals", "",
 		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{},
@@ -63,7 +65,7 @@ func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) 
 		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)})
 }
 
-// ConnectTarget implements [published.ISCSIOperations]: the node logs in to a target.
+// ConnectTarget implements [published.ISCSIOperations]: logs the node in to a target.
 func (i *ISCSI) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, a csiproxy.ISCSIAuthentication) error {
 	const op = "ConnectTarget"
 	request := &iscsiv1alpha2.ConnectTargetRequest{
@@ -85,13 +87,13 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn c
 	return i.group.act(ctx, op, targetObject(iqn), request)
 }
 
-// DisconnectTarget implements [published.ISCSIOperations]: the node logs out of a target.
+// DisconnectTarget implements [published.ISCSIOperations]: logs the node out of a target.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) error {
 	return i.group.act(ctx, "DisconnectTarget", targetObject(iqn),
 		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)})
 }
 
-// GetTargetDisks implements [published.ISCSIOperations]: the disks that a target provides.
+// GetTargetDisks implements [published.ISCSIOperations]: returns the disks provided by a target.
 func (i *ISCSI) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (disks []csiproxy.DiskNumber, err error) {
 	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
 	err = i.group.call(ctx, "GetTargetDisks", targetObject(iqn),
@@ -111,8 +113,8 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn 
 	return disks, err
 }
 
-// SetMutualCHAPSecret implements [published.ISCSIOperations]: the secret with which targets prove who
-// they are. It needs version v1alpha2.
+// SetMutualCHAPSecret implements [published.ISCSIOperations]: sets the secret with which targets
+// prove their identity. Needs v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s csiproxy.Secret) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
 		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}),

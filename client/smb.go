@@ -14,15 +14,15 @@ import (
 
 // SMB calls the smb group. A [Client] has one.
 //
-// A mapping belongs to the node, not to the caller: all volumes on a share use the
-// same mapping. Don't remove it before nobody else needs it.
+// A mapping belongs to the node, not to the caller: all volumes on a share use the same mapping.
+// Remove a mapping only when all users of the share are gone.
 type SMB struct{ group *group }
 
-// Version returns the version in use, such as "v1". If there is none yet, it chooses
-// the newest one that is served.
+// Version returns the version in use, such as "v1". If there is none yet, Version chooses the
+// newest version served.
 func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// NewSMBGlobalMapping implements [published.SMBOperations]: a share is mapped for the whole node.
+// NewSMBGlobalMapping implements [published.SMBOperations]: maps a share for the whole node.
 func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) error {
 	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
 		noResult("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
@@ -34,7 +34,7 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 	)
 }
 
-// RemoveSMBGlobalMapping implements [published.SMBOperations]: the mapping of a share is removed.
+// RemoveSMBGlobalMapping implements [published.SMBOperations]: removes the mapping of a share.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
 		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}),

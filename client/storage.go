@@ -14,18 +14,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// Storage calls the storage group: whole tasks of a CSI node in one call each. A [Client]
-// has one. The published daemon doesn't serve the group: its error is
+// Storage calls the storage group: whole tasks of a CSI node in one call each. A [Client] has one.
+// The published daemon lacks the group; calls to the published daemon fail with
 // csiproxy.ErrUnavailable.
 type Storage struct{ group *group }
 
-// Version returns the version in use, such as "v1alpha1". Before the first call, it chooses the newest version that
-// the daemon serves.
+// Version returns the version in use, such as "v1alpha1". If there is none yet, Version chooses the
+// newest version served.
 func (s *Storage) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// Ready is [Client.Ready] for a driver that needs this group: it returns nil if the group is
-// served now. Of a daemon that doesn't have the group, the error is csiproxy.ErrUnavailable.
-// Whether other groups are served, it doesn't ask.
+// Ready is [Client.Ready] for a driver of the storage group: returns nil if the storage group is
+// served now. If the daemon lacks the group, the error is csiproxy.ErrUnavailable. The state of
+// other groups is ignored.
 func (s *Storage) Ready(ctx context.Context) error {
 	return connectError(s.group.ready(ctx))
 }
@@ -42,13 +42,13 @@ func askChecked[T any, Response message[T], Result any](ctx context.Context, g *
 	return got, err
 }
 
-// ListDisks implements [csiproxy.StorageOperations]: the disks that a selector means.
+// ListDisks implements [csiproxy.StorageOperations]: returns the disks matching a selector.
 func (s *Storage) ListDisks(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	return askChecked(ctx, s.group, "ListDisks", "",
 		&storagev1alpha1.ListDisksRequest{Disk: storagewire.EncodeSelector(wanted)}, storagewire.DecodeDisks)
 }
 
-// StageVolume implements [csiproxy.StorageOperations]: a disk's volume is made usable at a path.
+// StageVolume implements [csiproxy.StorageOperations]: makes a disk's volume usable at a path.
 func (s *Storage) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error) {
 	const op = "StageVolume"
 	object := "at " + quote.Text(r.StagingPath)
@@ -59,13 +59,13 @@ func (s *Storage) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	return ask(ctx, s.group, op, object, request, storagewire.DecodeStagedVolume)
 }
 
-// UnstageVolume implements [csiproxy.StorageOperations]: what is staged at a path is unstaged.
+// UnstageVolume implements [csiproxy.StorageOperations]: unstages the volume or share at a path.
 func (s *Storage) UnstageVolume(ctx context.Context, r csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error) {
 	return ask(ctx, s.group, "UnstageVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeUnstageVolumeRequest(r), storagewire.DecodeUnstagedVolume)
 }
 
-// PublishVolume implements [csiproxy.StorageOperations]: a pod gets a link to a staged path.
+// PublishVolume implements [csiproxy.StorageOperations]: links a pod's path to a staged path.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
 	_, err := ask(ctx, s.group, "PublishVolume", quote.Text(targetPath),
 		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
@@ -73,7 +73,7 @@ func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	return err
 }
 
-// UnpublishVolume implements [csiproxy.StorageOperations]: a pod's link is removed.
+// UnpublishVolume implements [csiproxy.StorageOperations]: removes a pod's link.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
 	_, err := ask(ctx, s.group, "UnpublishVolume", quote.Text(targetPath),
 		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath},
@@ -81,42 +81,44 @@ func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error 
 	return err
 }
 
-// ExpandVolume implements [csiproxy.StorageOperations]: the volume at a path grows to the size of its disk.
+// ExpandVolume implements [csiproxy.StorageOperations]: grows the volume at a path to the disk's
+// size.
 func (s *Storage) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
 	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeExpandVolumeRequest(r), storagewire.DecodeExpandedVolume)
 }
 
-// GetVolume implements [csiproxy.StorageOperations]: what is known of the volume or share at a path.
+// GetVolume implements [csiproxy.StorageOperations]: returns the state of the volume or share at a
+// path.
 func (s *Storage) GetVolume(ctx context.Context, path string) (csiproxy.Volume, error) {
 	return ask(ctx, s.group, "GetVolume", quote.Text(path), &storagev1alpha1.GetVolumeRequest{Path: path},
 		func(m *storagev1alpha1.GetVolumeResponse) csiproxy.Volume { return storagewire.DecodeVolume(m.Volume) })
 }
 
-// ListVolumes implements [csiproxy.StorageOperations]: what is mounted where.
+// ListVolumes implements [csiproxy.StorageOperations]: returns all mounts and links of the node.
 func (s *Storage) ListVolumes(ctx context.Context) (csiproxy.VolumeList, error) {
 	return ask(ctx, s.group, "ListVolumes", "", &storagev1alpha1.ListVolumesRequest{}, storagewire.DecodeVolumeList)
 }
 
-// StageShare implements [csiproxy.StorageOperations]: a share is mapped and linked at a path.
+// StageShare implements [csiproxy.StorageOperations]: maps a share and links a path to the share.
 func (s *Storage) StageShare(ctx context.Context, r csiproxy.StageShareRequest) error {
 	_, err := ask(ctx, s.group, "StageShare", quote.Text(r.RemotePath), storagewire.EncodeStageShareRequest(r),
 		func(*storagev1alpha1.StageShareResponse) (_ struct{}) { return })
 	return err
 }
 
-// UnstageShare implements [csiproxy.StorageOperations]: the link to a share is removed.
+// UnstageShare implements [csiproxy.StorageOperations]: removes the link to a share.
 func (s *Storage) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (csiproxy.UnstagedShare, error) {
 	return ask(ctx, s.group, "UnstageShare", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeUnstageShareRequest(r), storagewire.DecodeUnstagedShare)
 }
 
-// CleanUp implements [csiproxy.StorageOperations]: what nobody needs any more is listed or removed.
+// CleanUp implements [csiproxy.StorageOperations]: lists or removes leftovers.
 func (s *Storage) CleanUp(ctx context.Context, remove bool) (csiproxy.Leftovers, error) {
 	return ask(ctx, s.group, "CleanUp", "", &storagev1alpha1.CleanUpRequest{Remove: remove}, storagewire.DecodeLeftovers)
 }
 
-// CheckVolume implements [csiproxy.StorageOperations]: a volume's file system is scanned for errors.
+// CheckVolume implements [csiproxy.StorageOperations]: scans a volume's file system for errors.
 func (s *Storage) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (csiproxy.CheckedVolume, error) {
 	return askChecked(ctx, s.group, "CheckVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeCheckVolumeRequest(r), storagewire.DecodeCheckedVolume)

@@ -18,12 +18,12 @@ import (
 // Volume calls the volume group. A [Client] has one.
 type Volume struct{ group *group }
 
-// Version returns the version in use, such as "v2alpha1". If there is none yet, it
-// chooses the newest one that is served.
+// Version returns the version in use, such as "v2alpha1". If there is none yet, Version chooses the
+// newest version served.
 func (v *Volume) Version(ctx context.Context) (string, error) { return v.group.version(ctx) }
 
-// ListVolumesOnDisk implements [published.VolumeOperations]: the volumes of a disk's partition or, for
-// partition 0, of all data partitions. A partition other than 0 needs version v1beta3.
+// ListVolumesOnDisk implements [published.VolumeOperations]: returns the volumes of a disk's
+// partition or, for partition 0, of all data partitions. A partition other than 0 needs v1beta3.
 func (v *Volume) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, partition uint32) (ids []csiproxy.VolumeID, err error) {
 	object := diskObject(n)
 	if partition != 0 {
@@ -51,7 +51,7 @@ func (v *Volume) list(ctx context.Context, op, object string, n csiproxy.DiskNum
 	return ids, err
 }
 
-// DataVolumeOfDisk implements [published.VolumeOperations]: the only data volume of a disk.
+// DataVolumeOfDisk implements [published.VolumeOperations]: returns the only data volume of a disk.
 func (v *Volume) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (csiproxy.VolumeID, error) {
 	const op = "DataVolumeOfDisk"
 	ids, err := v.list(ctx, op, diskObject(n), n, 0)
@@ -68,7 +68,7 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (c
 	return ids[0], nil
 }
 
-// MountVolume implements [published.VolumeOperations]: a volume is mounted at a directory.
+// MountVolume implements [published.VolumeOperations]: mounts a volume at a directory.
 func (v *Volume) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
 		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
@@ -76,7 +76,7 @@ func (v *Volume) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPa
 	)
 }
 
-// UnmountVolume implements [published.VolumeOperations]: a volume is flushed and unmounted from a directory.
+// UnmountVolume implements [published.VolumeOperations]: flushes a volume and unmounts a directory.
 func (v *Volume) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
 		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
@@ -84,24 +84,25 @@ func (v *Volume) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, target
 	)
 }
 
-// IsVolumeFormatted implements [published.VolumeOperations]: whether a volume has a file system.
+// IsVolumeFormatted implements [published.VolumeOperations]: reports whether a volume has a file
+// system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error) {
 	return ask(ctx, v.group, "IsVolumeFormatted", volumeObject(id),
 		&volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
 		func(r *volumev2alpha1.IsVolumeFormattedResponse) bool { return r.Formatted })
 }
 
-// FormatVolume implements [published.VolumeOperations]: a volume gets an NTFS file system. The published
-// daemon formats also a volume that has a file system or other data.
+// FormatVolume implements [published.VolumeOperations]: formats a volume with NTFS. The published
+// daemon also formats a volume with a file system or other data.
 func (v *Volume) FormatVolume(ctx context.Context, id csiproxy.VolumeID) error {
 	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)})
 }
 
-// ResizeVolume implements [published.VolumeOperations]: a volume grows, with its file system.
+// ResizeVolume implements [published.VolumeOperations]: grows a volume and its file system.
 func (v *Volume) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBytes int64) error {
 	const op = "ResizeVolume"
-	// For one driver's sake, the daemon also accepts a disk number here, meaning the
-	// disk's only volume. In process that is an error, so it is one here too.
+	// For one driver's sake, the daemon also accepts a disk number here, meaning the disk's only
+	// volume. In process a disk number is an error; the client follows package node.
 	if _, err := csiproxy.ParseVolumeID(string(id)); err != nil {
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
@@ -111,7 +112,7 @@ func (v *Volume) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeByt
 	)
 }
 
-// GetVolumeStats implements [published.VolumeOperations]: how large a volume is. It needs version v1beta1.
+// GetVolumeStats implements [published.VolumeOperations]: returns a volume's size. Needs v1beta1.
 func (v *Volume) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (stats published.VolumeStats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
 		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)},
@@ -126,8 +127,8 @@ func (v *Volume) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (stat
 	return stats, err
 }
 
-// GetDiskNumberFromVolumeID implements [published.VolumeOperations]: the disk that a volume lies on.
-// It needs version v1beta1.
+// GetDiskNumberFromVolumeID implements [published.VolumeOperations]: returns the disk of a volume.
+// Needs v1beta1.
 func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (n csiproxy.DiskNumber, err error) {
 	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
 		result("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
@@ -144,8 +145,8 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.Volu
 	return n, err
 }
 
-// GetVolumeIDFromTargetPath implements [published.VolumeOperations]: the volume that is mounted at a path.
-// It needs version v1beta1.
+// GetVolumeIDFromTargetPath implements [published.VolumeOperations]: returns the volume mounted at
+// a path. Needs v1beta1.
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id csiproxy.VolumeID, err error) {
 	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", quote.Text(path),
 		result("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
@@ -156,8 +157,8 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 	return id, err
 }
 
-// GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations]: the volume that a path lies on.
-// It needs version v2alpha1.
+// GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations]: returns the volume on
+// which a path lies. Needs v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id csiproxy.VolumeID, err error) {
 	return ask(ctx, v.group, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
 		&volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
@@ -166,7 +167,7 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 		})
 }
 
-// WriteVolumeCache implements [published.VolumeOperations]: a volume is flushed. It needs version v1beta2.
+// WriteVolumeCache implements [published.VolumeOperations]: flushes a volume. Needs v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) error {
 	return v.group.act(ctx, "WriteVolumeCache", volumeObject(id),
 		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)})

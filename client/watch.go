@@ -17,9 +17,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
 )
 
-// WatchDisks implements [csiproxy.StorageOperations]: which disks a selector means, and then what changes.
-// After the daemon has stopped or the connection to it was lost, the client doesn't begin again by
-// itself: call WatchDisks again, after a moment.
+// WatchDisks implements [csiproxy.StorageOperations]: yields the disks matching a selector, and
+// then all changes. After the daemon has stopped or the connection is lost, the sequence ends: call
+// WatchDisks again, after a moment.
 func (s *Storage) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter.Seq2[csiproxy.DiskChanges, error] {
 	return func(yield func(csiproxy.DiskChanges, error) bool) {
 		if err := s.watchDisks(ctx, wanted, yield); err != nil {
@@ -28,7 +28,7 @@ func (s *Storage) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter
 	}
 }
 
-// watchDisks passes changes to yield until that returns false. The stream's end is an error.
+// watchDisks passes changes to yield until yield returns false. The end of the stream is an error.
 func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
 	yield func(csiproxy.DiskChanges, error) bool) error {
 	const op = "WatchDisks"
@@ -51,8 +51,8 @@ func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
 		return failure(op, "", request, g.lost(ctx, l, err))
 	}
 	for {
-		// Each request asks for one response. io.EOF stands for a stream that has ended. Receiving
-		// tells why.
+		// Each request asks for one response. io.EOF means an ended stream; receiving returns the
+		// reason.
 		if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 			return failure(op, "", request, err)
 		}
