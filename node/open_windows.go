@@ -10,7 +10,7 @@ import (
 )
 
 func open(o Options) (*Node, error) {
-	// It needs no closing, since no handle outlives an operation.
+	// System needs no Close here: all handles are closed at the end of their operation.
 	sys, err := winsys.Open(winsys.Options{Logger: o.Logger})
 	if err != nil {
 		return nil, &csiproxy.Error{Op: "open", Object: "the node", Err: err}
