@@ -28,8 +28,8 @@ import (
 
 const (
 	bufferBytes = 64 << 10 // of an in-memory connection
-	// gracePeriod lets idle clients notice the end of their connection before the
-	// next daemon starts, so that they don't send a call on it.
+	// gracePeriod lets idle clients notice the end of their connection before the next daemon
+	// starts. Otherwise they would send a call on the old connection.
 	gracePeriod = 500 * time.Millisecond
 )
 
@@ -52,7 +52,8 @@ func newRunner(sys *winsim.System, o node.Options) *runner {
 	return &runner{sys: sys, options: o, sim: simcontrol.New(sys)}
 }
 
-// begin is the first start, with endpoints in a directory unless it is nil.
+// begin starts the daemon for the first time. A non-nil endpoints is the directory of its
+// endpoints.
 func (d *runner) begin(endpoints *string) (err error) {
 	if endpoints != nil {
 		if d.claim, err = pipe.Claim(*endpoints); err != nil {
@@ -63,8 +64,8 @@ func (d *runner) begin(endpoints *string) (err error) {
 	return d.start()
 }
 
-// start serves the node in memory and, if they are wanted, on sockets or pipes. It does
-// nothing if it has been started.
+// start serves the node in memory and, if requested, on sockets or pipes. After a start, start is a
+// no-op.
 func (d *runner) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +90,7 @@ func (d *runner) start() error {
 	return nil
 }
 
-// serve serves all versions, and the control of the simulated node, on listeners made
-// by listen.
+// serve serves all versions, and the control of the simulated node, on listeners made by listen.
 func (d *runner) serve(listen func(name string) (net.Listener, error)) error {
 	s, err := daemon.New(daemon.Config{
 		Operations:  rpc.Operations(d.node.Operations),
@@ -153,9 +153,8 @@ func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, err
 	return l.DialContext(ctx)
 }
 
-// endpointDir makes the directory of the sockets if it is missing, and the sockets
-// unless the daemon is stopped. It doesn't use the test's temporary directory, whose
-// path may be too long for a socket.
+// endpointDir makes the directory of the sockets if missing, and the sockets unless the daemon is
+// stopped. The test's temporary directory is unsuitable: its path may be too long for a socket.
 func (d *runner) endpointDir() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,7 +175,7 @@ func (d *runner) endpointDir() (string, error) {
 	return dir, d.serveSockets()
 }
 
-// close ends everything.
+// close stops the daemon and removes its endpoints.
 func (d *runner) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

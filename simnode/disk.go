@@ -13,39 +13,40 @@ import (
 // Serial, SCSI, NVMe, Offline, NeedsRescan and Late.
 type Disk = hardware.Disk
 
-// SCSIAddress is where a disk is, with the fields PortNumber (the adapter), PathID (the bus), TargetID and LUN.
+// SCSIAddress is a disk's address, with the fields PortNumber (the adapter), PathID (the bus),
+// TargetID and LUN.
 type SCSIAddress = hardware.SCSIAddress
 
-// NVMe is what an NVMe disk is besides its bytes, with the fields Controller, Namespace, EUI64 and NGUID.
+// NVMe describes an NVMe disk, with the fields Controller, Namespace, EUI64 and NGUID.
 type NVMe = hardware.NVMe
 
 // Designator is one of the identifiers in VPD page 0x83.
 type Designator = hardware.Designator
 
-// NAADesignator is a world-wide name of 8 or 16 bytes. Like the next three, it identifies
+// NAADesignator returns a world-wide name of 8 or 16 bytes. All four designator functions identify
 // the disk itself.
 func NAADesignator(id []byte) Designator {
 	return Designator{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: id}
 }
 
-// EUI64Designator is an EUI-64 of 8 or 12 bytes, or an NGUID, of 16.
+// EUI64Designator returns an EUI-64 of 8 or 12 bytes, or an NGUID of 16 bytes.
 func EUI64Designator(id []byte) Designator {
 	return Designator{CodeSet: win.CodeSetBinary, Type: win.IdentifierEUI64, ID: id}
 }
 
-// T10Designator is a text that begins with the vendor in eight characters.
+// T10Designator returns a text that begins with the vendor in eight characters.
 func T10Designator(id string) Designator {
 	return Designator{CodeSet: win.CodeSetASCII, Type: win.IdentifierT10, ID: []byte(id)}
 }
 
-// SCSINameDesignator is a name string such as eui.…, naa.… or an IQN.
+// SCSINameDesignator returns a name string such as eui.…, naa.… or an IQN.
 func SCSINameDesignator(name string) Designator {
 	return Designator{CodeSet: win.CodeSetUTF8, Type: win.IdentifierSCSIName, ID: []byte(name)}
 }
 
-// AttachDisk attaches a disk. It returns the disk's number, which a disk that needs a
-// rescan has as soon as Windows sees it. If d has the serial number of a detached disk,
-// that disk is attached again, with its data.
+// AttachDisk attaches a disk and returns the disk's number. A disk with NeedsRescan has this number
+// as soon as Windows sees the disk. If d has the serial number of a detached disk, the detached
+// disk is attached again, with its data.
 func (n *Node) AttachDisk(d Disk) csiproxy.DiskNumber {
 	n.helper()
 	number, err := n.sys.AttachDisk(d)
@@ -53,11 +54,10 @@ func (n *Node) AttachDisk(d Disk) csiproxy.DiskNumber {
 	return number
 }
 
-// CloneDisk attaches a disk with the contents that another one has now, and so with its
-// ids, as a disk made from a snapshot has them. Its size is at least that of the other
-// disk, and its sector size the same. Windows gives it new ids when it goes online beside the
-// other one and is writable, and keeps it offline if it is read-only. It returns the number of
-// the new disk.
+// CloneDisk attaches a disk with the present contents, and so the ids, of another disk, like a disk
+// made from a snapshot. CloneDisk returns the number of the new disk. The clone is at least as
+// large as the original and has the same sector size. When a writable clone goes online beside the
+// original, Windows gives the clone new ids. Windows keeps a read-only clone offline.
 func (n *Node) CloneDisk(of csiproxy.DiskNumber, d Disk) csiproxy.DiskNumber {
 	n.helper()
 	number, err := n.sys.CloneDisk(of, d)
@@ -83,11 +83,11 @@ type DiskInfo struct {
 	SizeBytes int64 // of the hardware; if it has grown, Windows may not know yet
 	// Offline and ReadOnly are Windows' attributes.
 	Offline, ReadOnly bool
-	// WhyOffline is MSFT_Disk's reason for a disk that is offline.
+	// WhyOffline is MSFT_Disk's reason for an offline disk.
 	WhyOffline OfflineReason
 }
 
-// OfflineReason is why Windows has taken a disk offline: MSFT_Disk.OfflineReason.
+// OfflineReason is why Windows took a disk offline: MSFT_Disk.OfflineReason.
 type OfflineReason int
 
 // Reasons.
@@ -102,15 +102,15 @@ const (
 	OfflineIntegrityScan      = OfflineReason(win.OfflineIntegrityScan)
 )
 
-// TakeDiskOffline takes a disk offline as Windows does by itself, for a reason. The next
-// restart of the node brings it online.
+// TakeDiskOffline takes a disk offline for a reason, as Windows does on its own. The next restart
+// of the node brings the disk online.
 func (n *Node) TakeDiskOffline(number csiproxy.DiskNumber, why OfflineReason) {
 	n.helper()
 	n.must(n.sys.SetOfflineReason(number, win.OfflineReason(why)))
 }
 
-// Disks returns all disks, in the order in which they were first attached. The first
-// is the one that Windows runs from.
+// Disks returns all disks, in the order of their first attachment. The first is the disk of
+// Windows.
 func (n *Node) Disks() []DiskInfo {
 	var infos []DiskInfo
 	for _, d := range n.sys.Disks() {
@@ -123,9 +123,8 @@ func (n *Node) Disks() []DiskInfo {
 	return infos
 }
 
-// SetDiskAttributes takes a disk offline or online and makes it read-only or writable,
-// as an administrator does. The attributes survive a restart of the node, and a
-// detach.
+// SetDiskAttributes takes a disk offline or online and makes the disk read-only or writable, as an
+// administrator does. The attributes survive a restart of the node, and a detach.
 func (n *Node) SetDiskAttributes(number csiproxy.DiskNumber, offline, readOnly bool) {
 	n.helper()
 	change := win.SetDiskAttributes{Persist: true, Mask: win.DiskOffline | win.DiskReadOnly}
@@ -138,22 +137,22 @@ func (n *Node) SetDiskAttributes(number csiproxy.DiskNumber, offline, readOnly b
 	n.must(n.sys.SetDiskAttributes(number, change))
 }
 
-// DetachDisk detaches a disk without warning. Its data are kept: AttachDisk with its
-// serial number attaches it again.
+// DetachDisk detaches a disk without warning. The data are kept: AttachDisk with the same serial
+// number attaches the disk again.
 func (n *Node) DetachDisk(number csiproxy.DiskNumber) {
 	n.helper()
 	n.must(n.sys.DetachDisk(number))
 }
 
-// DeleteDisk deletes a detached disk with its data. After that, AttachDisk with its
-// serial number attaches a new disk.
+// DeleteDisk deletes a detached disk with its data. Afterwards, AttachDisk with the same serial
+// number attaches a new disk.
 func (n *Node) DeleteDisk(serial string) {
 	n.helper()
 	n.must(n.sys.DeleteDisk(serial))
 }
 
-// GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
-// it is resized.
+// GrowDisk makes a disk larger. Windows sees the new size after a Rescan, or when a volume on the
+// disk is resized.
 func (n *Node) GrowDisk(number csiproxy.DiskNumber, sizeBytes int64) {
 	n.helper()
 	n.must(n.sys.GrowDisk(number, sizeBytes))

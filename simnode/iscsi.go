@@ -9,26 +9,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// iSCSI targets are outside of the node. They and their data survive its reboots and
-// power losses. Sessions don't. The node remembers the portals that were added.
+// iSCSI targets are outside of the node. Targets and their data survive the node's reboots and
+// power losses; sessions end. The node remembers added portals.
 
 // ISCSITarget is an iSCSI target.
 type ISCSITarget struct {
 	IQN     csiproxy.IQN
 	Portals []csiproxy.ISCSIPortal
-	// CHAPUser and CHAPSecret are the credentials that the target requires. If
-	// CHAPUser is "", it requires none.
+	// CHAPUser and CHAPSecret are the credentials required by the target. With an empty CHAPUser,
+	// the target requires none.
 	CHAPUser   string
 	CHAPSecret csiproxy.Secret // 12 to 16 bytes
-	// MutualSecret is the secret with which the target proves its identity. It must
-	// be that of SetMutualCHAPSecret. If empty, the target can't prove its identity.
+	// MutualSecret is the secret with which the target proves its identity. SetMutualCHAPSecret
+	// must set the same secret. With an empty MutualSecret, the target cannot prove its identity.
 	MutualSecret csiproxy.Secret
-	// LUNs are its disks, from LUN 0 on. While the node is connected, they are disks
-	// of the node. Their Adapter, Target and LUN must be 0: the node chooses them.
+	// LUNs are the target's disks, from LUN 0 on. While the node is connected, they are disks of
+	// the node. Their Adapter, Target and LUN must be 0: the node chooses them.
 	LUNs []Disk
 }
 
-// AddISCSITarget adds a target to the network, and its portals if they don't exist.
+// AddISCSITarget adds a target to the network, and its portals if missing.
 func (n *Node) AddISCSITarget(t ISCSITarget) {
 	n.helper()
 	target := iscsitarget.Target{
@@ -40,8 +40,8 @@ func (n *Node) AddISCSITarget(t ISCSITarget) {
 	n.must(n.sys.ISCSI().AddTarget(target, t.LUNs...))
 }
 
-// RemoveISCSITarget removes a target from the network. The node loses its session and
-// the disks, which become detached disks and keep their data.
+// RemoveISCSITarget removes a target from the network. The node loses its session and the disks.
+// The disks become detached disks and keep their data.
 func (n *Node) RemoveISCSITarget(iqn csiproxy.IQN) {
 	n.helper()
 	n.must(n.sys.ISCSI().RemoveTarget(string(iqn)))
@@ -53,9 +53,9 @@ func (n *Node) AddISCSILUN(iqn csiproxy.IQN, d Disk) {
 	n.must(n.sys.ISCSI().AddLUN(string(iqn), d))
 }
 
-// SetISCSIPortal sets whether a portal can be reached. While it can't, the node's
-// sessions over it have no disks, and open files on them fail. When it can again, the
-// disks come back.
+// SetISCSIPortal makes a portal reachable or unreachable. While the portal is unreachable, the
+// node's sessions over it have no disks, and open files on the disks fail. The disks come back with
+// the portal.
 func (n *Node) SetISCSIPortal(p csiproxy.ISCSIPortal, reachable bool) {
 	n.helper()
 	n.must(n.sys.ISCSI().SetPortal(win.ISCSIPortal(p), reachable))

@@ -1,16 +1,16 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simnode is a simulated Windows node with CSI Proxy on it, for tests of CSI
-// drivers, in process and on any system. It has disks to attach and grow, the real API
-// over sockets or in memory, the file system as a pod sees it, faults and power loss.
+// Package simnode is a simulated Windows node with CSI Proxy on it, for tests of CSI drivers, in
+// process and on any system. The node has disks to attach and grow, the real API over sockets or in
+// memory, the file system as a pod sees it, faults and power loss.
 //
 //	node := simnode.New(t)
 //	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-1"})
 //	driver := mydriver.New(node.Client())
 //
-// CSI Proxy's own code runs, down to the bytes of each call to Windows. Only the
-// answers to these calls are simulated. docs/test-your-driver.md says how far.
+// CSI Proxy's own code runs, down to the bytes of each call to Windows. Only the answers to these
+// calls are simulated. docs/test-your-driver.md says how far.
 package simnode
 
 import (
@@ -49,11 +49,11 @@ type options struct {
 	endpoints *string // nil: they aren't served until EndpointDir is called
 }
 
-// Option changes the node that New and Start make.
+// Option configures the node made by New or Start.
 type Option func(*options)
 
-// WithRealisticDelays makes calls and arrivals take as long as on a quick cloud
-// node. By default nothing takes time.
+// WithRealisticDelays makes calls and arrivals take as long as on a fast cloud node. By default,
+// calls and arrivals are immediate.
 func WithRealisticDelays() Option {
 	return func(o *options) { o.config.Delays = winsim.RealisticDelays() }
 }
@@ -64,9 +64,9 @@ func WithStateFile(path string) Option {
 	return func(o *options) { o.config.StateFile = path }
 }
 
-// WithEndpointDir serves all endpoints in dir from the start, as the daemon does: see EndpointDir.
-// On Windows they are named pipes, and dir must be empty. If another process serves them, the node
-// doesn't start.
+// WithEndpointDir serves all endpoints in dir from the start, like the daemon: see EndpointDir. On
+// Windows, endpoints are named pipes, and dir must be empty. If another process serves the
+// endpoints, the node fails to start.
 func WithEndpointDir(dir string) Option {
 	return func(o *options) { o.endpoints = &dir }
 }
@@ -76,8 +76,8 @@ func WithNodeOptions(n node.Options) Option {
 	return func(o *options) { o.node = n }
 }
 
-// New starts a node with one disk, from which Windows runs, and CSI Proxy on it.
-// Both end with the test.
+// New starts a node with one disk, the disk of Windows, and CSI Proxy on the node. Both end with
+// the test.
 func New(t testing.TB, opts ...Option) *Node {
 	t.Helper()
 	n, err := Start(opts...)
@@ -100,8 +100,8 @@ func New(t testing.TB, opts ...Option) *Node {
 	return n
 }
 
-// Start is New for a program that isn't a test. The program must Close the node. A
-// mistake in a call of the node panics.
+// Start is New for a program other than a test. The program must Close the node. A mistake in a
+// call of the node panics.
 func Start(opts ...Option) (*Node, error) {
 	n := &Node{helper: func() {}, fail: func(err error) { panic(err) }}
 	for _, o := range opts {
@@ -119,7 +119,7 @@ func Start(opts ...Option) (*Node, error) {
 	return n, nil
 }
 
-// Close ends a node that came from Start. Calls under way are cut off.
+// Close ends a node made by Start. Calls in progress are cut off.
 func (n *Node) Close() error {
 	return errors.Join(n.client.Close(), n.daemon.close(), n.sys.Close())
 }
@@ -131,7 +131,7 @@ func (n *Node) must(err error) {
 	}
 }
 
-// mustRule is must for a rule about a call. Its error lists the calls if there is none of that name.
+// mustRule is must for a rule about a call. If the call is unknown, the error lists all calls.
 func (n *Node) mustRule(err error) {
 	n.helper()
 	if errors.Is(err, csiproxy.ErrNotFound) {
@@ -140,19 +140,17 @@ func (n *Node) mustRule(err error) {
 	n.must(err)
 }
 
-// Client returns a client of the node's CSI Proxy, connected in memory. It keeps
-// working after RestartDaemon, Reboot and PowerLoss, and ends with the node.
+// Client returns a client of the node's CSI Proxy, connected in memory. The client keeps working
+// after RestartDaemon, Reboot and PowerLoss, and ends with the node.
 func (n *Node) Client() *client.Client { return n.client }
 
-// Operations returns the node's operations in process, as a driver in a
-// HostProcess container uses them.
+// Operations returns the node's operations in process, for a driver in a HostProcess container.
 func (n *Node) Operations() *node.Node { return n.daemon.operations() }
 
-// EndpointDir returns a directory with the sockets of all endpoints. They have the
-// daemon's names: csi-proxy-disk-v1.sock. The first call makes the directory. It is for
-// drivers that run in another process, and for csi-proxyctl --endpoint-dir. The
-// socket csi-proxy-sim-v1.sock controls the node, so csi-proxyctl sim works too. On
-// Windows, where pipes aren't in a directory, EndpointDir ends the test.
+// EndpointDir returns a directory with the sockets of all endpoints, for drivers in another process
+// and for csi-proxyctl --endpoint-dir. The first call makes the directory. The sockets have the
+// daemon's names: csi-proxy-disk-v1.sock. The socket csi-proxy-sim-v1.sock controls the node, for
+// csi-proxyctl sim. On Windows, where pipes need no directory, EndpointDir ends the test.
 func (n *Node) EndpointDir() string {
 	n.helper()
 	dir, err := n.daemon.endpointDir()
@@ -166,9 +164,8 @@ func (n *Node) Dial(ctx context.Context, group, version string) (net.Conn, error
 	return n.daemon.dial(ctx, group, version)
 }
 
-// StopDaemon stops CSI Proxy, as at the beginning of an upgrade: its endpoints aren't
-// served any more. Calls under way are cut off after half a second. The node itself
-// keeps running, and Operations can still be used.
+// StopDaemon stops CSI Proxy and its endpoints, as at the beginning of an upgrade. Calls in
+// progress are cut off after half a second. The node keeps running, and Operations still works.
 func (n *Node) StopDaemon() {
 	n.helper()
 	n.must(n.daemon.stop())
@@ -187,8 +184,7 @@ func (n *Node) RestartDaemon() {
 	n.StartDaemon()
 }
 
-// Reboot shuts the node down and starts it again, with CSI Proxy. Disks may have
-// other numbers afterwards.
+// Reboot shuts the node down and starts the node again, with CSI Proxy. Disk numbers may change.
 func (n *Node) Reboot() {
 	n.helper()
 	n.must(n.daemon.stop())
@@ -196,8 +192,7 @@ func (n *Node) Reboot() {
 	n.must(n.daemon.start())
 }
 
-// PowerLoss is a Reboot without the shutdown: the contents of files that weren't
-// flushed are lost.
+// PowerLoss is a Reboot without the shutdown: unflushed contents of files are lost.
 func (n *Node) PowerLoss() {
 	n.helper()
 	n.must(n.daemon.stop())
@@ -205,10 +200,10 @@ func (n *Node) PowerLoss() {
 	n.must(n.daemon.start())
 }
 
-// The calls below do what a process in a pod does on a path of the node. They
-// follow links and mount points, and return Windows' errors.
+// The calls below act on a path of the node like a process in a pod. They follow links and mount
+// points, and return Windows' errors.
 
-// WriteFile replaces the contents of a file. It creates the file if it is missing.
+// WriteFile replaces the contents of a file. A missing file is created.
 func (n *Node) WriteFile(path string, data []byte) error { return n.sys.WriteFile(path, data) }
 
 // ReadFile returns the contents of a file.
@@ -225,11 +220,11 @@ func (n *Node) ReadDir(path string) ([]string, error) {
 	return names, err
 }
 
-// MkdirAll makes a directory and the missing ones above it.
+// MkdirAll makes a directory and its missing parents.
 func (n *Node) MkdirAll(path string) error { return n.sys.MkdirAll(path) }
 
-// User is whose processes use files: the access lists of volumes decide what they may do. Shares are used
-// with the user of their mapping, whoever uses them.
+// User is the account of a process: access lists of volumes decide what the user may do. Shares
+// ignore the user of the process and use the user of their mapping.
 type User struct {
 	SID    string   // such as S-1-5-93-2-2
 	Groups []string // SIDs of the groups that it belongs to
@@ -249,11 +244,11 @@ func userOf(a *winsim.Account) User {
 	return u
 }
 
-// Files does with files what a process of a user does. The calls of Node on files are those of SYSTEM,
-// who may do everything.
+// Files are the node's files as a user's processes see them. The file methods of Node act as
+// SYSTEM, with all rights.
 type Files struct{ files winsim.Files }
 
-// As returns the files as processes of a user have them.
+// As returns the node's files as seen by processes of a user.
 func (n *Node) As(u User) Files {
 	a := &winsim.Account{SID: winid.SID(u.SID)}
 	for _, group := range u.Groups {
@@ -268,7 +263,7 @@ func (f Files) WriteFile(path string, data []byte) error { return f.files.WriteF
 // ReadFile returns the contents of a file.
 func (f Files) ReadFile(path string) ([]byte, error) { return f.files.ReadFile(path) }
 
-// MkdirAll makes a directory and the missing ones above it.
+// MkdirAll makes a directory and its missing parents.
 func (f Files) MkdirAll(path string) error { return f.files.MkdirAll(path) }
 
 // Remove removes a file, an empty directory or a link.
@@ -281,40 +276,42 @@ func (n *Node) Symlink(path, target string) error { return n.sys.Symlink(path, t
 func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 
 // Fail makes the next count calls of a Windows function or control code, such as
-// "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION", fail with a Windows error
-// number; a count of 0 makes all fail until ClearFaults. CSI Proxy retries most changes of a disk or volume for 30
-// seconds, so one failure of these doesn't reach the driver: see csiproxy.StorageOperations.StageVolume. A name that doesn't exist
-// ends the test with the list of those that do. If no call has met the fault until ClearFaults or the end of
-// the test, the test fails: it has tested nothing.
+// "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION", fail with a Windows error number; a count
+// of 0 makes all calls fail until ClearFaults. CSI Proxy retries most changes of a disk or volume
+// for 30 seconds, which hides a single failure from the driver: see
+// csiproxy.StorageOperations.StageVolume. An unknown name ends the test with the list of known
+// names. If the fault meets no call until ClearFaults or the end of the test, the test fails,
+// because it has tested nothing.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.helper()
 	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
 }
 
-// FailIfCalled is Fail for a call that need not be made, such as one that only the wait for a late volume needs.
+// FailIfCalled is Fail for an optional call, such as a call made only while waiting for a late
+// volume.
 func (n *Node) FailIfCalled(call string, windowsError uint32, count int) {
 	n.helper()
 	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Count: count, Fires: winsim.MayFire}, winerr.Errno(windowsError)))
 }
 
-// Forbid makes all calls of a Windows function or control code fail until ClearFaults, as not supported. If
-// there is such a call, the test fails, too.
+// Forbid makes all calls of a Windows function or control code fail as not supported, until
+// ClearFaults. Any such call also fails the test.
 func (n *Node) Forbid(call string) {
 	n.helper()
 	n.mustRule(n.sys.Fail(winsim.Match{Call: call, Fires: winsim.MustNotFire}, winerr.ErrorNotSupported))
 }
 
-// Delay makes the next count calls take d longer; a count of 0 delays all calls until
-// ClearFaults. When the context of its caller ends, a delayed call ends at once, and has done nothing.
-// A delay that no call meets fails the test, as that of Fail.
+// Delay makes the next count calls take d longer; a count of 0 delays all calls until ClearFaults.
+// When the caller's context ends, a delayed call ends at once, without effect. As with Fail, a
+// delay that meets no call fails the test.
 func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.helper()
 	n.mustRule(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
-// DelayUncancellable is Delay for calls that nothing interrupts, as is true of most of Windows' calls: such a call goes on after
-// its caller's context has ended, keeps the locks of its operation meanwhile, and does its work. ClearFaults ends
-// the delay.
+// DelayUncancellable is Delay for uninterruptible calls, like most of Windows' calls: after the
+// caller's context has ended, the call goes on, keeps the locks of its operation, and does its
+// work. ClearFaults ends the delay.
 func (n *Node) DelayUncancellable(call string, d time.Duration, count int) {
 	n.helper()
 	n.mustRule(n.sys.DelayUncancellable(winsim.Match{Call: call, Count: count}, d))
@@ -323,14 +320,15 @@ func (n *Node) DelayUncancellable(call string, d time.Duration, count int) {
 // ClearFaults ends the effects of Fail, FailIfCalled, Forbid, Delay and DelayUncancellable.
 func (n *Node) ClearFaults() { n.sys.ResetRules() }
 
-// CheckFaults is ClearFaults, and returns an error if a fault of Fail, Delay or DelayUncancellable has met no call, or one of Forbid
-// has. The end of a test does so for a node that is New.
+// CheckFaults is ClearFaults with a result: the error reports each Fail, Delay or
+// DelayUncancellable without a call, and each Forbid with a call. For a node made by New, the end
+// of the test calls CheckFaults.
 func (n *Node) CheckFaults() error { return n.sys.CheckRules() }
 
-// Calls returns how often each call to Windows was made so far.
+// Calls returns the number of calls to Windows so far, by name.
 func (n *Node) Calls() map[string]int { return n.sys.Calls() }
 
-// String names the node in messages of a test.
+// String describes the node in messages of a test.
 func (n *Node) String() string {
 	return fmt.Sprintf("simulated node with %d disks", len(n.sys.Disks()))
 }

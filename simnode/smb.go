@@ -9,26 +9,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// SMB servers are outside of the node. They, their shares and their files survive its
-// reboots and power losses. Mappings don't, unless another program has made them persistent. Names of servers, shares and users ignore
-// case.
+// SMB servers are outside of the node. Servers, their shares and their files survive the node's
+// reboots and power losses. Mappings end, except for persistent mappings of another program. Names
+// of servers, shares and users ignore case.
 //
-// While the node has a mapping of a share, pods use \\server\share\… or a link to
-// such a path. The test makes files there in the same way.
+// While the node has a mapping of a share, pods use \\server\share\… or a link to such a path. The
+// test makes files there in the same way.
 
 // SMBShare is a share of an SMB server.
 type SMBShare struct {
 	Server, Name string
-	// Users are the names, as for SetSMBUser, of the users that may connect. If there
-	// are none, all users of the server may.
+	// Users are the names of the users that may connect, as in SetSMBUser. If Users is empty, all
+	// users of the server may connect.
 	Users []string
-	// SizeBytes is the size of its file system; default: 1 TiB.
+	// SizeBytes is the size of the share's file system; default: 1 TiB.
 	SizeBytes int64
-	// ReadOnly: the server lets nobody write.
+	// ReadOnly: the server refuses all writes.
 	ReadOnly bool
 }
 
-// AddSMBShare adds an empty share, and its server if there is none.
+// AddSMBShare adds an empty share, and its server if missing.
 func (n *Node) AddSMBShare(s SMBShare) {
 	n.helper()
 	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users, SizeBytes: s.SizeBytes,
@@ -41,36 +41,36 @@ func (n *Node) GrowSMBShare(server, name string, sizeBytes int64) {
 	n.must(n.sys.SMB().GrowShare(server, name, sizeBytes))
 }
 
-// RemoveSMBShare removes a share with its files. A mapping of it stays and fails
-// with the Windows error 67 when it is used.
+// RemoveSMBShare removes a share with its files. A mapping of the share stays; using the mapping
+// fails with the Windows error 67.
 func (n *Node) RemoveSMBShare(server, name string) {
 	n.helper()
 	n.must(n.sys.SMB().RemoveShare(server, name))
 }
 
-// SetSMBUser adds a user to a server, or changes the user's password: the next use of
-// a mapping with the old password fails with the Windows error 1326. The name must be
-// the one that the driver uses, with or without a domain.
+// SetSMBUser adds a user to a server, or changes the user's password: the next use of a mapping
+// with the old password fails with the Windows error 1326. The name must match the driver's user
+// name exactly, with or without a domain.
 func (n *Node) SetSMBUser(server, user string, password csiproxy.Secret) {
 	n.helper()
 	n.must(n.sys.SMB().SetUser(server, user, password))
 }
 
-// SMBMapping is a global mapping as another program or an administrator makes it.
+// SMBMapping is a global mapping made by another program or an administrator.
 type SMBMapping struct {
-	// RemotePath is \\server\share, or a directory on it.
+	// RemotePath is \\server\share, or a directory on the share.
 	RemotePath string
 	// LocalPath is a drive letter with a colon, or empty.
 	LocalPath string
-	// Persistent: it is there again after a reboot.
+	// Persistent: the mapping returns after a reboot.
 	Persistent bool
-	// Credentials are those of a user of the server.
+	// Credentials belong to a user of the server.
 	Credentials csiproxy.SMBCredentials
 	// RequirePrivacy: the connection must be encrypted.
 	RequirePrivacy bool
 }
 
-// MapSMB makes a mapping as another program does, so that CSI Proxy doesn't know its maker.
+// MapSMB makes a mapping like another program, unknown to CSI Proxy.
 func (n *Node) MapSMB(m SMBMapping) {
 	n.helper()
 	n.must(n.sys.SMB().Map(smbserver.Mapping{RemotePath: m.RemotePath, LocalPath: m.LocalPath, Persistent: m.Persistent,
@@ -84,17 +84,15 @@ func (n *Node) RemoveSMBUser(server, user string) {
 	n.must(n.sys.SMB().RemoveUser(server, user))
 }
 
-// SMBServer is the state of a server. The zero value is a working one.
+// SMBServer is the state of a server. The zero value is a working server.
 type SMBServer struct {
-	// Unreachable: the server doesn't answer. Calls that use it fail with the Windows
-	// error 53, at once unless Delay delays them. When the server is back, mappings
-	// work again.
+	// Unreachable: calls using the server fail with the Windows error 53, at once unless Delay
+	// delays them. When the server is back, mappings work again.
 	Unreachable bool
-	// NoEncryption: the server can't encrypt connections, which CSI Proxy requires by
-	// default.
+	// NoEncryption: the server lacks encryption, which CSI Proxy requires by default.
 	NoEncryption bool
-	// KnowsNode: the server is in a domain with the node, so a mapping without a user name, which has the node's own
-	// account, works.
+	// KnowsNode: the server shares a domain with the node. Mappings without a user name, and so
+	// with the node's own account, work.
 	KnowsNode bool
 }
 

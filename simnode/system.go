@@ -9,19 +9,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Service is a Windows service. A new node has some, such as MSiSCSI, which is
-// stopped, and kubelet, which runs.
+// Service is a Windows service. A new node has some services, such as MSiSCSI (stopped) and kubelet
+// (running).
 type Service struct {
 	Name        string
 	DisplayName string // default: Name
-	// Automatic: it starts when the node starts. Disabled: it can't be started. The
-	// default is a manual start.
+	// Automatic: the service starts when the node starts. Disabled: every start fails. The default
+	// is a manual start.
 	Automatic, Disabled bool
 	DependsOn           []string // names of services that must run before it starts
 	Running             bool
-	// StartError is the Windows error number with which its start fails, such as
-	// 1053 or 1069, or with which it stops while it is starting, such as 1066. It is
-	// 0 for a service that can start.
+	// StartError is the Windows error number with which the service's start fails, such as 1053 or
+	// 1069, or with which the service stops while starting, such as 1066. 0: the start succeeds.
 	StartError uint32
 }
 
@@ -47,9 +46,9 @@ func (n *Node) RemoveService(name string) {
 	n.must(n.sys.Services().Remove(name))
 }
 
-// SetBIOSSerial changes the serial number in the node's firmware: up to 64 printable
-// ASCII characters, or "" for a firmware that has none. A new node's has the form of a
-// virtual machine's on vSphere: "VMware-56 4d …".
+// SetBIOSSerial changes the serial number in the node's firmware: up to 64 printable ASCII
+// characters, or "" for a firmware without a serial number. A new node's serial number has the form
+// of a virtual machine's on vSphere: "VMware-56 4d …".
 func (n *Node) SetBIOSSerial(serial string) {
 	n.helper()
 	n.must(n.sys.SetBIOSSerial(serial))

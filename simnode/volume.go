@@ -9,7 +9,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Damage is what is wrong with a file system. Its files can be used all the same.
+// Damage is a problem of a file system. The files stay usable.
 type Damage string
 
 // Kinds of damage.
@@ -23,12 +23,12 @@ const (
 type VolumeInfo struct {
 	ID         csiproxy.VolumeID
 	DiskNumber csiproxy.DiskNumber
-	// Paths are where it is mounted: drives and directories, with a backslash at the end.
+	// Paths are the volume's mount points: drives and directories, with a backslash at the end.
 	Paths             []string
 	Offline, ReadOnly bool
 
-	// FileSystem is "NTFS" or "ReFS", or empty if the volume has none that Windows mounts.
-	// All below is about it.
+	// FileSystem is "NTFS" or "ReFS", or empty if Windows recognises none. All fields below
+	// describe the file system.
 	FileSystem, Label              string
 	ClusterBytes                   int64 // allocation unit
 	TotalBytes, FreeBytes          int64
@@ -37,8 +37,7 @@ type VolumeInfo struct {
 	Damage                         Damage
 }
 
-// Volumes returns the volumes that are present, in the order in which they came. The first
-// is C:.
+// Volumes returns all volumes present, in the order of their arrival. The first is C:.
 func (n *Node) Volumes() []VolumeInfo {
 	var infos []VolumeInfo
 	for _, v := range n.sys.Volumes() {
@@ -52,14 +51,14 @@ func (n *Node) Volumes() []VolumeInfo {
 	return infos
 }
 
-// SetVolumeDirty lets Windows want to check the file system of a volume, or not. The
-// volume is given by its id, or by where it is mounted.
+// SetVolumeDirty sets or clears Windows' wish to check the file system of a volume. The volume is
+// given by its id or by a mount point.
 func (n *Node) SetVolumeDirty(path string, dirty bool) {
 	n.helper()
 	n.must(n.sys.SetVolumeDirty(path, dirty))
 }
 
-// SetVolumeDamage damages the file system of a volume, or heals it.
+// SetVolumeDamage damages the file system of a volume, or repairs it.
 func (n *Node) SetVolumeDamage(path string, d Damage) {
 	n.helper()
 	n.must(n.sys.SetVolumeDamage(path, volumes.Damage(d)))
@@ -72,8 +71,8 @@ func (n *Node) SetVolumeReadOnly(path string, readOnly bool) {
 	n.must(n.sys.SetVolumeReadOnly(path, readOnly))
 }
 
-// SetVolumeLetter gives a volume a drive letter, such as "D" or "D:", in the place of the one that it
-// has, as node.Options.ProtectedVolumes may name it; "" takes that away.
+// SetVolumeLetter gives a volume a drive letter, such as "D" or "D:", in place of its present
+// letter; "" removes the letter. node.Options.ProtectedVolumes may name the letter.
 func (n *Node) SetVolumeLetter(path, letter string) {
 	n.helper()
 	n.must(n.sys.SetVolumeLetter(path, letter))
@@ -82,9 +81,9 @@ func (n *Node) SetVolumeLetter(path, letter string) {
 // ProcessID is the id of a process of the node.
 type ProcessID uint32
 
-// StartProcess starts a process that keeps files or directories open, or a volume, given
-// by its id without the backslash at its end. program is the path of its program, which
-// needn't exist. The process ends by EndProcess, or with a restart of the node.
+// StartProcess starts a process with open files or directories, or with an open volume, given by
+// its id without the backslash at the end. program is the path of the process's program, which may
+// be missing. The process ends by EndProcess, or with a restart of the node.
 func (n *Node) StartProcess(program string, paths ...string) ProcessID {
 	n.helper()
 	id, err := n.sys.StartProcess(program, paths...)
@@ -92,7 +91,7 @@ func (n *Node) StartProcess(program string, paths ...string) ProcessID {
 	return ProcessID(id)
 }
 
-// EndProcess ends a process: what it had open is closed.
+// EndProcess ends a process and closes its files.
 func (n *Node) EndProcess(id ProcessID) {
 	n.helper()
 	n.must(n.sys.EndProcess(win.ProcessID(id)))
