@@ -13,7 +13,7 @@ import (
 var volumeRows = []row{
 	{
 		method: "Volumes.FindVolumes", name: "names",
-		promise: "the names of all volumes, also those that have no file system or no mount point",
+		promise: "the names of all volumes, including volumes without a file system or a mount point",
 		test: func(t *testing.T, f *Fixture) {
 			volumes, err := f.System.FindVolumes(t.Context())
 			must(t, err)

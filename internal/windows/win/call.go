@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Names of the calls of the seam in metrics, logs and the simulated node's rules: the
-// Win32 function or WMI method that does the work. The name of a control code is that of
-// its constant, see [IoctlCode.String]. Nobody assigns to them.
+// Names of the calls of the seam in metrics, logs and the simulated node's rules: the Win32
+// function or WMI method that does the work. Control codes have the names of their constants, see
+// [IoctlCode.String]. The variables are read-only.
 var (
 	CallDeviceInterfaces        = named("CM_Get_Device_Interface_ListW")
 	CallReenumerateDevice       = named("CM_Reenumerate_DevNode")
@@ -69,7 +69,7 @@ var (
 	CallUnknownControl          = named("DeviceIoControl") // a control code without a name
 )
 
-// callNames are the names above, and those of the control codes.
+// callNames are the names above, and the names of the control codes.
 var callNames = slices.Collect(maps.Values(ioctlNames))
 
 // named adds a name to callNames.
@@ -81,7 +81,7 @@ func named(call string) string {
 // CallNames returns the names of all calls of the seam, sorted.
 func CallNames() []string { return slices.Sorted(slices.Values(callNames)) }
 
-// Sleep waits for d or until ctx ends, and returns ctx's error in that case.
+// Sleep waits for d and returns nil, or returns ctx's error as soon as ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

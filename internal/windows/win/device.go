@@ -17,7 +17,7 @@ import (
 // Source: https://learn.microsoft.com/windows/win32/fileio/file-access-rights-constants
 type Access uint32
 
-// Access rights. A handle is opened with the least that its calls need.
+// Access rights. Open each handle with the least access for its calls.
 const (
 	AccessNone Access = 0 // enough for control codes with FILE_ANY_ACCESS
 
@@ -38,12 +38,12 @@ const (
 	GenericWrite   Access = 0x40000000
 	GenericRead    Access = 0x80000000
 
-	// What the generic rights are for files.
+	// The generic rights for files.
 	FileGenericRead    Access = 0x120089
 	FileGenericWrite   Access = 0x120116
 	FileGenericExecute Access = 0x1200A0
 
-	// What icacls calls (RX), (M) and (F).
+	// icacls calls these (RX), (M) and (F).
 	FileReadExecute Access = 0x1200A9
 	FileModify      Access = 0x1301BF
 	FileFullControl Access = 0x1F01FF
@@ -64,58 +64,57 @@ const (
 	IoctlDiskGetDriveGeometryEx IoctlCode = 0x000700A0
 	IoctlDiskGetLengthInfo      IoctlCode = 0x0007405C
 	IoctlDiskGetDriveLayoutEx   IoctlCode = 0x00070050
-	// IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it
-	// leaves out is gone. The volumes of new partitions arrive afterwards.
+	// IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it leaves out
+	// is gone. The volumes of new partitions arrive afterwards.
 	IoctlDiskSetDriveLayoutEx IoctlCode = 0x0007C054
-	// IoctlDiskCreateDisk makes an empty partition table. A disk that is offline or
-	// read-only gives ErrorWriteProtect.
+	// IoctlDiskCreateDisk makes an empty partition table. An offline or read-only disk gives
+	// ErrorWriteProtect.
 	IoctlDiskCreateDisk        IoctlCode = 0x0007C058
 	IoctlDiskUpdateProperties  IoctlCode = 0x00070140
 	IoctlDiskUpdateDriveSize   IoctlCode = 0x0007C0C8
 	IoctlDiskGrowPartition     IoctlCode = 0x0007C0D0
 	IoctlDiskGetDiskAttributes IoctlCode = 0x000700F0
-	// IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the
-	// error is ErrorWriteProtect.
+	// IoctlDiskIsWritable succeeds on a writable disk or volume. Else the error is
+	// ErrorWriteProtect.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_disk_is_writable
 	IoctlDiskIsWritable IoctlCode = 0x00070024
-	// IoctlDiskAreVolumesReady waits until all volumes of a disk are ready for use. A handle makes one call at a
-	// time, so others on the same handle wait, too. It needs GenericRead. mingw-w64 lacks it; the number is that of
-	// rpi-imager.
+	// IoctlDiskAreVolumesReady waits until all volumes of a disk are ready for use. A handle makes
+	// one call at a time, and further calls on the same handle wait too. The handle needs
+	// GenericRead. mingw-w64 lacks the code; rpi-imager has the number.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/fileio/ioctl-disk-are-volumes-ready
 	IoctlDiskAreVolumesReady IoctlCode = 0x0007421C
-	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk
-	// that is offline are gone, and come again, with their names, when it is online.
+	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk that is
+	// offline are gone, and come again, with their names, when it is online.
 	IoctlDiskSetDiskAttributes IoctlCode = 0x0007C0F4
 
 	IoctlVolumeGetVolumeDiskExtents IoctlCode = 0x00560000
 	IoctlVolumeOnline               IoctlCode = 0x0056C008
-	// IoctlVolumeOffline lets a volume's reads and writes fail with ErrorNotReady,
-	// until IoctlVolumeOnline; it can still be opened. A mounted file system must be
+	// IoctlVolumeOffline makes a volume's reads and writes fail with ErrorNotReady, until
+	// IoctlVolumeOnline; opening the volume still succeeds. A mounted file system must be
 	// dismounted before.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_volume_offline
 	IoctlVolumeOffline IoctlCode = 0x0056C00C
 
-	// FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a
-	// file on it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of
-	// the handle. It writes out what is cached, and dismounts the file system. It fails
-	// with ErrorAccessDenied while anybody has something open on the volume, or the handle
-	// has locked it already, and on the volume that Windows runs from, or that has a page
-	// file. The handle needs GenericRead.
+	// FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a file on
+	// it afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of the handle. It
+	// writes out cached data, and dismounts the file system. It fails with ErrorAccessDenied while
+	// anybody has something open on the volume, or the handle has locked it already, and on the
+	// volume that Windows runs from, or that has a page file. The handle needs GenericRead.
 	//
-	// Not documented: whether it waits for a moment for files that are being closed.
+	// Undocumented: whether FsctlLockVolume waits for a moment for files being closed.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_lock_volume
 	FsctlLockVolume   IoctlCode = 0x00090018
 	FsctlUnlockVolume IoctlCode = 0x0009001C
-	// FsctlDismountVolume dismounts the file system, also one that is in use: what is open
-	// on it then fails with ErrorNotReady, and so do new opens and a second dismount, until
-	// the handle is closed. The next use of the volume then mounts it again.
+	// FsctlDismountVolume dismounts the file system, even while in use: what is open on it then
+	// fails with ErrorNotReady, and so do new opens and a second dismount, until the handle is
+	// closed. The next use of the volume then mounts it again.
 	//
-	// Not documented: whether the volume that Windows runs from is refused, and the errors,
-	// which are those of Microsoft's driver for FAT.
+	// Undocumented: whether Windows' own volume is refused, and the errors. The errors here are
+	// those of Microsoft's driver for FAT.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-fsctl_dismount_volume
 	FsctlDismountVolume IoctlCode = 0x00090020
@@ -167,13 +166,13 @@ var ioctlNames = map[IoctlCode]string{
 // IoctlCodes returns the control codes above, in no particular order.
 func IoctlCodes() []IoctlCode { return slices.Collect(maps.Keys(ioctlNames)) }
 
-// Name returns the code's name in the Windows headers, if it is one of those above.
+// Name returns the code's name in the Windows headers, if the code is one of those above.
 func (c IoctlCode) Name() (name string, ok bool) {
 	name, ok = ioctlNames[c]
 	return name, ok
 }
 
-// String returns the code's name, or its number if it has none.
+// String returns the code's name or, for an unknown code, its number.
 func (c IoctlCode) String() string {
 	if name, ok := c.Name(); ok {
 		return name
@@ -198,31 +197,29 @@ func (c IoctlCode) RequiredAccess() Access {
 // PhysicalDrive is the path of the disk with a number.
 func PhysicalDrive(number csiproxy.DiskNumber) string { return `\\.\PhysicalDrive` + number.String() }
 
-// Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface)
-// or to a volume (\\?\Volume{guid} without the backslash at its end). Handles
-// are kept only for as long as one operation runs: an open one can hold up the
-// removal of a disk. Methods fail with an Errno or with ctx's error; a call that
-// ctx has given up may still finish in Windows.
+// Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface) or to a volume
+// (\\?\Volume{guid} without the backslash at its end). Close handles at the end of each operation:
+// an open handle can hold up the removal of a disk. Methods fail with an Errno or with ctx's error;
+// a call given up by ctx may still finish in Windows.
 type Device interface {
-	// Control is DeviceIoControl. It returns the number of bytes that the
-	// driver put into out. A handle that lacks code's RequiredAccess gives
-	// ErrorAccessDenied. A device that doesn't know code gives ErrorInvalidFunction, or
-	// ErrorNotSupported. If out is too small for the answer, nothing is in it and the
-	// error is ErrorInsufficientBuffer. Two answers are cut instead, and begin with their
-	// length: a storage property, and, with ErrorMoreData, the extents of a volume.
+	// Control is DeviceIoControl. It returns the number of bytes that the driver put into out. A
+	// handle that lacks code's RequiredAccess gives ErrorAccessDenied. A device that doesn't know
+	// code gives ErrorInvalidFunction, or ErrorNotSupported. If out is too small for the answer,
+	// nothing is in it and the error is ErrorInsufficientBuffer. Two answers are cut instead, and
+	// begin with their length: a storage property, and, with ErrorMoreData, the extents of a
+	// volume.
 	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
-	// ReadAt reads len(p) bytes at the byte offset off. Both must be multiples
-	// of the sector size, or the error is ErrorInvalidParameter. It needs GenericRead.
-	// Reading past the end gives fewer bytes without an error. A volume that is offline
-	// gives ErrorNotReady.
+	// ReadAt reads len(p) bytes at the byte offset off. Both must be multiples of the sector size,
+	// or the error is ErrorInvalidParameter. The handle needs GenericRead. Reading past the end
+	// gives fewer bytes without an error. An offline volume gives ErrorNotReady.
 	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
-	// Flush is FlushFileBuffers: on a volume it writes out all its files. It
-	// needs GenericWrite, without which the error is ErrorAccessDenied.
+	// Flush is FlushFileBuffers: on a volume it writes out all its files. The handle needs
+	// GenericWrite, without which the error is ErrorAccessDenied.
 	Flush(ctx context.Context) error
 	// ProcessIDs is [File.ProcessIDs] of the device.
 	//
-	// Not documented: whether the processes of a volume are those that have any file on it
-	// open, or only those that have the volume itself open.
+	// Undocumented: whether the processes of a volume include all processes with open files on the
+	// volume, or only those with the volume itself open.
 	ProcessIDs(ctx context.Context) ([]ProcessID, error)
 	// Close ends the handle.
 	Close() error

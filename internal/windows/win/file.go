@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Share is the share mode of an open (FILE_SHARE_*). An open that lacks
-// ShareDelete keeps others from renaming or deleting the file for as long as
-// the handle lives, provided that its own access includes reading or writing
-// data, listing or traversing: attribute access alone takes no part in sharing.
+// Share is the share mode of an open (FILE_SHARE_*). An open without ShareDelete prevents renaming
+// and deleting the file for as long as the handle lives, if the open's access includes reading or
+// writing data, listing or traversing: attribute access alone takes no part in sharing.
 type Share uint32
 
 // Share modes.
@@ -21,8 +20,7 @@ const (
 	ShareDelete Share = 4
 )
 
-// Disposition says what an open does if the file exists or doesn't
-// (CreateDisposition of NtCreateFile).
+// Disposition selects between opening and creating a file (CreateDisposition of NtCreateFile).
 type Disposition uint32
 
 // Dispositions.
@@ -53,9 +51,9 @@ type OpenOptions struct {
 	Share       Share
 	Disposition Disposition
 	Options     CreateOptions
-	// Private gives what the open makes to SYSTEM and the Administrators alone: Administrators
-	// own it, and its access list has these two and inherits nothing. What is there already
-	// keeps its own.
+	// Private gives a new file to SYSTEM and the Administrators alone: Administrators own the file,
+	// and its access list has these two and inherits nothing. An existing file keeps its access
+	// list.
 	Private bool
 }
 
@@ -69,7 +67,7 @@ const (
 	AttributeReparsePoint FileAttributes = 0x400
 )
 
-// ReparseTag tells what a reparse point is.
+// ReparseTag is the kind of a reparse point.
 type ReparseTag uint32
 
 // Reparse tags of links. A junction and a mount point of a volume have the same
@@ -79,27 +77,26 @@ const (
 	TagSymlink    ReparseTag = 0xA000000C
 )
 
-// FileInfo is FILE_ATTRIBUTE_TAG_INFO; ReparseTag is 0 where the attribute
-// AttributeReparsePoint is not set.
+// FileInfo is FILE_ATTRIBUTE_TAG_INFO; ReparseTag is 0 where the attribute AttributeReparsePoint is
+// not set.
 type FileInfo struct {
 	Attributes FileAttributes
 	ReparseTag ReparseTag
 }
 
-// IsDir reports whether the file is a directory, or a link or mount point that
-// looks like one.
+// IsDir reports whether the file is a directory, or looks like a directory: a link or mount point.
 func (i FileInfo) IsDir() bool { return i.Attributes&AttributeDirectory != 0 }
 
 // IsReparsePoint reports whether opening the file by name would lead elsewhere.
 func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePoint != 0 }
 
-// DirEntry is one entry of a directory. Its name is WTF-8, as AppendUTF16 has it:
-// half a surrogate pair in it isn't valid UTF-8, and File.OpenAt takes it so.
+// DirEntry is one entry of a directory. Its name is WTF-8, as AppendUTF16 has it: half a surrogate
+// pair in it isn't valid UTF-8, and File.OpenAt takes it so.
 type DirEntry struct {
 	Name string
 	FileInfo
 	Created FileTime
-	// Size is that of a file, in bytes, when its last handle was closed that has written.
+	// Size is the size of a file in bytes, as of the last close of a handle that has written.
 	Size int64
 }
 
@@ -125,20 +122,19 @@ func (t FileTime) Time() time.Time {
 // File is an open handle to a file or directory. Methods fail with an Errno or
 // with ctx's error.
 type File interface {
-	// OpenAt opens or creates the file name in this directory, or below it if name
-	// has several elements (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE):
-	// nothing that happens to the names above the directory, or to the directory
-	// itself, can lead it astray. A reparse point on the way is refused with
-	// ErrorReparsePointEncountered; the last element is opened itself with
-	// FileOpenReparsePoint and refused without. So is everything below a directory that
-	// has become a reparse point since it was opened.
+	// OpenAt opens or creates the file name in this directory, or below it if name has several
+	// elements (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE): changes to the directory, or
+	// to the names above, cannot lead OpenAt astray. A reparse point on the way is refused with
+	// ErrorReparsePointEncountered; the last element is opened itself with FileOpenReparsePoint and
+	// refused without. So is everything below a directory that has become a reparse point since it
+	// was opened.
 	//
-	// Errors are those of [Files].OpenFile. A name that is empty gives ErrorInvalidName,
-	// as do elements that are empty, "." or "..", or that have a slash, a colon, or a
-	// character that no name can have.
+	// Errors are those of [Files].OpenFile. An empty name gives ErrorInvalidName, as do elements
+	// that are empty, "." or "..", or that have a slash, a colon, or a character that no name can
+	// have.
 	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
 	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo). The handle needs
-	// FileReadAttributes. A file system without reparse points, such as FAT, may give
+	// FileReadAttributes. A file system lacking reparse points, such as FAT, may give
 	// ErrorInvalidParameter.
 	Info(ctx context.Context) (FileInfo, error)
 	// FinalPath is GetFinalPathNameByHandleW with VOLUME_NAME_GUID: the path by which the
@@ -148,14 +144,14 @@ type File interface {
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
 	FinalPath(ctx context.Context) (string, error)
-	// Volume is FinalPath up to the volume: the name of the volume that the file is on,
-	// \\?\Volume{guid}\.
+	// Volume is the name of the volume that the file is on, \\?\Volume{guid}\. The errors are those
+	// of FinalPath.
 	Volume(ctx context.Context) (string, error)
-	// ReadDir gives the next entries of this directory, without "." and "..",
-	// some at a time, and when each was made; after the last it returns ErrorNoMoreFiles. With restart
-	// it begins again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
+	// ReadDir gives the next entries of this directory, without "." and "..", some at a time, and
+	// when each was made; after the last it returns ErrorNoMoreFiles. With restart, ReadDir begins
+	// again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
-	// Read reads the beginning of this file into p, and returns how many bytes that are: fewer than
+	// Read reads the beginning of this file into p, and returns the number of bytes: fewer than
 	// len(p) if the file has fewer. The handle needs FileListDirectory, which is FILE_READ_DATA. A
 	// directory gives ErrorInvalidFunction.
 	//
@@ -167,62 +163,58 @@ type File interface {
 	// with entries, and ErrorReparseTagMismatch where there is a reparse point with
 	// another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.
 	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
-	// Delete marks the file for deletion, also a read-only one: its name is gone
-	// when this handle is closed, where the file system can do that
-	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
-	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty. A
-	// file that was deleted through another handle, which is closed, gives
-	// ErrorDeletePending.
+	// Delete marks the file for deletion, also a read-only one: its name is gone when this handle
+	// is closed, if the file system supports FileDispositionInfoEx with POSIX semantics, else when
+	// the last handle is closed. The handle needs Delete access. A directory with entries gives
+	// ErrorDirNotEmpty. A file deleted through another, closed handle gives ErrorDeletePending.
 	Delete(ctx context.Context) error
-	// CreationDenied reports whether the access list of this directory has the entry that
-	// DenyCreation adds. The handle needs ReadControl.
+	// CreationDenied reports whether the access list of this directory has the entry of
+	// DenyCreation. The handle needs ReadControl.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
 	CreationDenied(ctx context.Context) (bool, error)
-	// DenyCreation adds an entry to the access list of this directory itself, or removes
-	// it: the entry denies Everyone FileAddFile and FileAddSubdirectory, and nothing
-	// inherits it. Without it again, or with it twice, nothing changes. The list's other
-	// entries stay as they are. The handle needs ReadControl and WriteDAC. If it was opened
-	// with FileOpenReparsePoint, the directory of a mount point gets the entry, not the
-	// volume's root.
+	// DenyCreation adds an entry to the access list of this directory itself, or removes the entry:
+	// the entry denies Everyone FileAddFile and FileAddSubdirectory, and nothing inherits it.
+	// DenyCreation is idempotent in both directions. All other entries of the list stay. The handle
+	// needs ReadControl and WriteDAC. If the handle was opened with FileOpenReparsePoint, the
+	// directory of a mount point gets the entry; otherwise, the volume's root does.
 	//
-	// As long as the entry is there, whoever makes a file or a directory in this directory,
-	// or moves one into it, gets ErrorAccessDenied, as does an open of the directory with
-	// one of the two rights. Exempt are handles that were opened before, and opens with
-	// FileOpenForBackup in a process that holds SeRestorePrivilege. The directory can be
-	// deleted, and its reparse point set and deleted through a handle with
-	// FileWriteAttributes.
+	// As long as the entry is there, whoever makes a file or a directory in this directory, or
+	// moves one into it, gets ErrorAccessDenied, as does an open of the directory with one of the
+	// two rights. Exempt are handles that were opened before, and opens with FileOpenForBackup in a
+	// process that holds SeRestorePrivilege. The directory can be deleted, and its reparse point
+	// set and deleted through a handle with FileWriteAttributes.
 	//
-	// Errors: 5 the handle lacks a right; 1336 the directory has no access list, so that
-	// everybody may do everything; 1 and 50 the file system has none. A file system
-	// without access lists, such as FAT, may also say that it is done: CreationDenied tells.
+	// Errors: 5 the handle lacks a right; 1336 the directory has no access list, giving everybody
+	// all rights; 1 and 50 the file system has none. A file system without access lists, such as
+	// FAT, may also report success: CreationDenied tells.
 	//
-	// Not documented: whether the mount manager, which opens the directory itself, needs a
-	// right that the entry denies.
+	// Undocumented: whether the mount manager, which opens the directory itself, needs a right that
+	// the entry denies.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-setkernelobjectsecurity,
 	// https://learn.microsoft.com/windows/win32/fileio/file-access-rights-constants,
 	// https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl and, for
 	// reparse points, MS-FSA 2.1.5.10.37
 	DenyCreation(ctx context.Context, deny bool) error
-	// Private reports whether only SYSTEM, the Administrators and the account of this process
-	// can own this file and do anything with it, by its owner and its access list. The handle
-	// needs ReadControl.
+	// Private reports whether only SYSTEM, the Administrators and the account of this process can
+	// own this file and do anything with it, by its owner and its access list. The handle needs
+	// ReadControl.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
 	Private(ctx context.Context) (bool, error)
 	// AccessList returns the access list of this file or directory, in its order. The handle needs
 	// ReadControl. The entry that DenyCreation adds is among its entries.
 	//
-	// Errors: 5 the handle lacks the right; 1336 there is no list, so that everybody may do
-	// everything; 1 and 50 the file system has none.
+	// Errors: 5 the handle lacks the right; 1336 the list is missing, giving everybody all rights;
+	// 1 and 50 the file system has none.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
 	AccessList(ctx context.Context) ([]ACE, error)
-	// AddAccess adds entries to the access list of this directory itself, behind those that aren't
-	// inherited. One that the list has already isn't added again; the list's other entries stay as they
-	// are. What is below the directory keeps its own list: only what is made there from now on
-	// inherits the entries. The handle needs ReadControl and WriteDAC.
+	// AddAccess adds entries to the access list of this directory itself, behind the directory's
+	// own entries and before inherited ones. One that the list has already isn't added again; all
+	// other entries stay. Files below the directory keep their own lists: only what is made there
+	// from now on inherits the entries. The handle needs ReadControl and WriteDAC.
 	//
 	// Errors are those of AccessList.
 	//
@@ -231,21 +223,21 @@ type File interface {
 	AddAccess(ctx context.Context, entries []ACE) error
 	// LockByte is LockFileEx for one byte of this file, exclusively and without waiting. The byte
 	// may lie behind the file's end, and takes no space on the disk. Until this handle is closed,
-	// also by the end of its process, no handle can lock the byte; it may be so for a moment
+	// also by the end of its process, no handle can lock the byte; the lock may last a moment
 	// longer. The handle needs GenericRead or GenericWrite.
 	//
-	// Errors: 33 a handle has the byte locked, which may be this one; 5 the handle lacks the
-	// right; 87 this is a directory.
+	// Errors: 33 the byte is locked, possibly by this handle; 5 the handle lacks the right; 87 this
+	// is a directory.
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-lockfileex
 	LockByte(ctx context.Context, offset int64) error
-	// ProcessIDs is NtQueryInformationFile for FileProcessIdsUsingFileInformation: the ids
-	// of the processes that have the file open, in no particular order. This process, whose
-	// handle it is, is among them. Processes that end meanwhile may be, too.
+	// ProcessIDs is NtQueryInformationFile for FileProcessIdsUsingFileInformation: the ids of the
+	// processes with the file open, in any order. This process, whose handle it is, is among them.
+	// The list may contain processes that end meanwhile.
 	//
-	// Errors: 1, 50 and 87 Windows or the file system can't tell; a file on a share gives
-	// one of these. The WDK lists the information class and its structure, but doesn't
-	// describe them. So callers must do without an answer.
+	// Errors: 1, 50 and 87 Windows or the file system can't tell, as for a file on a share. The WDK
+	// lists the information class and its structure without a description, so callers must cope
+	// with an error.
 	//
 	// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/ne-wdm-_file_information_class
 	ProcessIDs(ctx context.Context) ([]ProcessID, error)

@@ -14,19 +14,19 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// VolumePath is the path under which the device of a volume is opened: its name without the
-// backslash at the end. With that, Windows would open the root directory of its file system.
+// VolumePath is the path for opening the device of a volume: the volume's name without the
+// backslash at the end. With the backslash, Windows would open the root directory of the file
+// system.
 func VolumePath(name string) string { return strings.TrimSuffix(name, `\`) }
 
-// PartitionPath is the path of a partition's device. It is there before the
-// partition's volume has a name.
+// PartitionPath is the path of a partition's device. The path exists before the partition's volume
+// has a name.
 func PartitionPath(n csiproxy.DiskNumber, partition uint32) string {
 	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
 }
 
 // DeviceHandle is an open disk or volume. Each method makes one control call, and grows the buffer
-// where Windows asks for that. Errors of its methods name the control call
-// and wrap the winerr.Errno.
+// if Windows asks for more. Errors of the methods name the control call and wrap the winerr.Errno.
 type DeviceHandle struct {
 	Device
 	Path string // by which OpenDevice opened it
@@ -41,7 +41,7 @@ func OpenDevice(ctx context.Context, sys DeviceOpener, path string, access Acces
 	return DeviceHandle{dev, path}, nil
 }
 
-// ExtentsOf returns on which parts of which disks the volume at path lies.
+// ExtentsOf returns the disks, and the ranges on them, of the volume at path.
 func ExtentsOf(ctx context.Context, sys DeviceOpener, path string) ([]DiskExtent, error) {
 	h, err := OpenDevice(ctx, sys, path, AccessNone)
 	if err != nil {
@@ -94,17 +94,17 @@ func decoded[T any](decode func([]byte) (T, error)) func(answer []byte, err erro
 	}
 }
 
-// Number returns the numbers of the device: of a disk, or of a volume that lies
-// on one partition.
+// Number returns the numbers of the device: a disk, or a volume on a single partition.
 func (h DeviceHandle) Number(ctx context.Context) (DeviceNumber, error) {
 	return decoded(DecodeDeviceNumber)(h.control(ctx, IoctlStorageGetDeviceNumber, nil, make([]byte, 12)))
 }
 
-// answers are buffers for the answers to queries of properties. They are used again because they were
-// half of what a list of disks allocated. That is safe: a decoded answer has no bytes of its buffer.
+// answers are buffers for the answers to queries of properties. They are reused, because they were
+// half of the allocations of a list of disks. Reuse is safe: a decoded answer has no bytes of its
+// buffer.
 var answers = sync.Pool{New: func() any { return new([1024]byte) }}
 
-// property reads a whole storage property, however long.
+// property reads a whole storage property of any length.
 func property[T any](ctx context.Context, h DeviceHandle, id PropertyID, decode func([]byte) (T, error)) (T, error) {
 	pooled := answers.Get().(*[1024]byte) // large enough for all answers but those with many identifiers
 	defer answers.Put(pooled)
@@ -114,8 +114,7 @@ func property[T any](ctx context.Context, h DeviceHandle, id PropertyID, decode 
 		if err != nil {
 			return decoded(decode)(nil, fmt.Errorf("property %d: %w", id, err))
 		}
-		// The driver cuts an answer that is too long and says in its header how
-		// long it is.
+		// The driver cuts an answer that is too long and gives the full length in its header.
 		full, err := DescriptorSize(out)
 		if err != nil || int64(full) <= int64(len(buffer)) || full > maximumOutput {
 			return decoded(decode)(out, err)
@@ -129,8 +128,7 @@ func (h DeviceHandle) Identifiers(ctx context.Context) ([]Identifier, error) {
 	return property(ctx, h, PropertyDeviceID, DecodeDeviceIDs)
 }
 
-// NVMeNamespace returns the identifiers of the NVMe namespace that a disk is. Windows may
-// refuse the query.
+// NVMeNamespace returns the identifiers of a disk's NVMe namespace. Windows may refuse the query.
 func (h DeviceHandle) NVMeNamespace(ctx context.Context, namespace uint32) (NVMeNamespace, error) {
 	query, out := EncodeNVMeNamespaceQuery(namespace), make([]byte, NVMeNamespaceSize)
 	out, err := h.control(ctx, IoctlStorageQueryProperty, query, out)
@@ -145,12 +143,12 @@ func (h DeviceHandle) Descriptor(ctx context.Context) (DeviceDescriptor, error) 
 	return property(ctx, h, PropertyDevice, DecodeDeviceDescriptor)
 }
 
-// Location returns where the device is attached.
+// Location returns the device's location.
 func (h DeviceHandle) Location(ctx context.Context) (DeviceLocation, error) {
 	return property(ctx, h, PropertyDeviceLocation, DecodeDeviceLocation)
 }
 
-// SCSIAddress returns the SCSI address of a disk whose bus has such addresses.
+// SCSIAddress returns the SCSI address of a disk on a bus with SCSI addresses.
 func (h DeviceHandle) SCSIAddress(ctx context.Context) (SCSIAddress, error) {
 	return decoded(DecodeSCSIAddress)(h.control(ctx, IoctlScsiGetAddress, nil, make([]byte, 8)))
 }
@@ -160,7 +158,7 @@ func (h DeviceHandle) Geometry(ctx context.Context) (DiskGeometryEx, error) {
 	return decoded(DecodeDiskGeometryEx)(h.controlGrowing(ctx, IoctlDiskGetDriveGeometryEx, nil, 256))
 }
 
-// DiskState is whether a disk is offline, and whether it is read-only. Either keeps it from being used.
+// DiskState holds the offline and read-only attributes of a disk. Either makes the disk unusable.
 type DiskState struct{ Offline, ReadOnly bool }
 
 // State returns a disk's state.
@@ -169,19 +167,19 @@ func (h DeviceHandle) State(ctx context.Context) (DiskState, error) {
 	return DiskState{Offline: a&DiskOffline != 0, ReadOnly: a&DiskReadOnly != 0}, err
 }
 
-// Writable returns nil for a disk or volume that can be written to. Else the error is winerr.ErrorWriteProtect.
+// Writable returns nil for a writable disk or volume. Else the error is winerr.ErrorWriteProtect.
 func (h DeviceHandle) Writable(ctx context.Context) error {
 	return h.send(ctx, IoctlDiskIsWritable, nil)
 }
 
-// AwaitVolumesReady waits until all volumes of a disk are ready for use. Other calls on the handle wait, too. The handle needs
-// GenericRead.
+// AwaitVolumesReady waits until all volumes of a disk are ready for use. Meanwhile, other calls on
+// the handle wait too. The handle needs GenericRead.
 func (h DeviceHandle) AwaitVolumesReady(ctx context.Context) error {
 	return h.send(ctx, IoctlDiskAreVolumesReady, nil)
 }
 
-// SetState changes a disk's state from one to another, in one call to Windows. What is the same in both stays as it is. The
-// state persists over a restart of the node.
+// SetState changes a disk's state from one to another, in one call to Windows. Attributes equal in
+// both stay unchanged. The state persists over a restart of the node.
 func (h DeviceHandle) SetState(ctx context.Context, from, to DiskState) error {
 	set := SetDiskAttributes{Persist: true, Attributes: to.attributes(), Mask: from.attributes() ^ to.attributes()}
 	set.Attributes &= set.Mask
@@ -229,7 +227,7 @@ func (h DeviceHandle) GrowPartition(ctx context.Context, g GrowPartition) error 
 	return h.send(ctx, IoctlDiskGrowPartition, g.Encode())
 }
 
-// Extents returns on which parts of which disks a volume lies.
+// Extents returns the disks, and the ranges on them, of a volume.
 func (h DeviceHandle) Extents(ctx context.Context) ([]DiskExtent, error) {
 	return decoded(DecodeDiskExtents)(h.controlGrowing(ctx, IoctlVolumeGetVolumeDiskExtents, nil, 256))
 }
@@ -244,8 +242,8 @@ func (h DeviceHandle) OfflineVolume(ctx context.Context) error {
 	return h.send(ctx, IoctlVolumeOffline, nil)
 }
 
-// FileSystemData returns the size of the volume's file system, whose name is as
-// GetVolumeInformationW gives it: NTFS or ReFS.
+// FileSystemData returns the size of the volume's file system. fileSystem is the name from
+// GetVolumeInformationW: NTFS or ReFS.
 func (h DeviceHandle) FileSystemData(ctx context.Context, fileSystem string) (FileSystemData, error) {
 	switch fileSystem {
 	case "NTFS":
@@ -261,15 +259,14 @@ func (h DeviceHandle) ExtendFileSystem(ctx context.Context, sectors int64) error
 	return h.send(ctx, FsctlExtendVolume, EncodeInt64(sectors))
 }
 
-// LockVolume locks the volume for this handle until the handle is closed. If somebody has
-// something open on the volume, the error is winerr.ErrorAccessDenied. The handle needs
-// GenericRead.
+// LockVolume locks the volume for this handle until the handle is closed. If anything is open on
+// the volume, the error is winerr.ErrorAccessDenied. The handle needs GenericRead.
 func (h DeviceHandle) LockVolume(ctx context.Context) error {
 	return h.send(ctx, FsctlLockVolume, nil)
 }
 
-// DismountVolume dismounts the file system of the volume until the handle is closed. A handle that
-// has locked the volume keeps the lock. The handle needs GenericRead.
+// DismountVolume dismounts the file system of the volume until the handle is closed. A lock of the
+// volume by this handle stays. The handle needs GenericRead.
 func (h DeviceHandle) DismountVolume(ctx context.Context) error {
 	return h.send(ctx, FsctlDismountVolume, nil)
 }

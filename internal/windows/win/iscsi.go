@@ -7,12 +7,12 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// The functions of iscsidsc.dll return an ISDSC_STATUS, which is an Errno here: a
-// Windows error number or an ISDSC code.
+// The functions of iscsidsc.dll return an ISDSC_STATUS, represented here by Errno: a Windows error
+// number or an ISDSC code.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
-// ISCSIPortal is ISCSI_TARGET_PORTALW: where targets are offered.
+// ISCSIPortal is ISCSI_TARGET_PORTALW: an address at which targets are offered.
 type ISCSIPortal struct {
 	Address string // IP address or host name, at most 255 UTF-16 units
 	Port    uint16 // TCP
@@ -28,8 +28,8 @@ const (
 	ISCSIMutualCHAP ISCSIAuthType = 2 // each to the other
 )
 
-// ISCSILogin are the arguments of LoginIScsiTargetW that operations use. The login
-// isn't persistent: it ends with the node's next shutdown.
+// ISCSILogin are the arguments of LoginIScsiTargetW used by operations. The login ends with the
+// node's next shutdown.
 type ISCSILogin struct {
 	Target   string // IQN
 	Portal   ISCSIPortal
@@ -43,24 +43,25 @@ type ISCSISessionID struct {
 	AdapterUnique, AdapterSpecific uint64
 }
 
-// ISCSISession is the part of ISCSI_SESSION_INFOW that operations use.
+// ISCSISession is the part of ISCSI_SESSION_INFOW used by operations.
 type ISCSISession struct {
 	ID     ISCSISessionID
 	Target string // IQN
-	// Portals are where its connections lead. While it connects again, there is none.
+	// Portals are the remote ends of the session's connections. During a reconnect, Portals is
+	// empty.
 	Portals []ISCSIPortal
 }
 
-// ISCSIDevice is the part of ISCSI_DEVICE_ON_SESSIONW that operations use.
+// ISCSIDevice is the part of ISCSI_DEVICE_ON_SESSIONW used by operations.
 type ISCSIDevice struct {
 	SCSIAddress SCSIAddress
-	// Device has NoNumber as its DeviceNumber until the disk has arrived. DeviceType
-	// says whether the LUN is a disk or something else.
+	// Device has NoNumber as its DeviceNumber until the disk has arrived. DeviceType tells a disk
+	// from another kind of LUN.
 	Device DeviceNumber
 }
 
-// ISCSIPersistentLogin is the part of PERSISTENT_ISCSI_LOGIN_INFOW that names a
-// login which the node repeats whenever it starts.
+// ISCSIPersistentLogin is the part of PERSISTENT_ISCSI_LOGIN_INFOW that names a login. The node
+// repeats the login at every start.
 type ISCSIPersistentLogin struct {
 	Target        string // IQN
 	Initiator     string // instance name of the initiator

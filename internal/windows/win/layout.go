@@ -58,8 +58,8 @@ type DriveLayout struct {
 	Partitions []Partition
 }
 
-// HasVolumeInMBR reports whether Windows makes a volume for partitions of a type in a master boot record: those of FAT, NTFS and
-// exFAT.
+// HasVolumeInMBR reports whether Windows makes a volume for partitions of a type in a master boot
+// record: the types of FAT, NTFS and exFAT.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types, and IsRecognizedPartition of winioctl.h
 func HasVolumeInMBR(kind byte) bool {

@@ -11,7 +11,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// NameLength is the length of s in UTF-16 units, in which Windows counts. Bytes that aren't
+// NameLength is the length of s in UTF-16 units, Windows' unit of length. Bytes outside of valid
 // UTF-8 count as one unit each.
 func NameLength(s string) int {
 	n := 0
@@ -24,17 +24,17 @@ func NameLength(s string) int {
 	return n
 }
 
-// SameName reports whether Windows takes two names for the same. It is narrower than
-// strings.EqualFold, which takes U+212A KELVIN SIGN for a k.
+// SameName reports whether Windows treats two names as equal. SameName is narrower than
+// strings.EqualFold, which equates U+212A KELVIN SIGN with k.
 func SameName(a, b string) bool { return a == b || UpperName(a) == UpperName(b) }
 
-// UpperName returns the form in which Windows compares names: each UTF-16 unit by itself in
-// upper case.
+// UpperName returns the form in which Windows compares names: each UTF-16 unit by itself in upper
+// case.
 //
-// Windows' table is Unicode's simple upper case, with two exceptions. Characters outside
-// of the basic plane stay as they are, since a unit is half of one. So do the few letters
-// whose upper case is in another script's block, such as U+017F LATIN SMALL LETTER LONG S.
-// Therefore nothing but an ASCII letter is equal to an ASCII letter.
+// Windows' table is Unicode's simple upper case, with two exceptions. Characters outside of the
+// basic plane are unchanged, because Windows sees only halves of them. The few letters with an
+// upper case in another script's block, such as U+017F LATIN SMALL LETTER LONG S, are unchanged
+// too. Therefore only an ASCII letter is equal to an ASCII letter.
 func UpperName(s string) string {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -44,8 +44,8 @@ func UpperName(s string) string {
 	return strings.ToUpper(s) // quicker for ASCII, in which the two agree
 }
 
-// LowerName returns a name in lower case. It is the same text for all names that are SameName,
-// and for no others.
+// LowerName returns a name in lower case. Two names have the same LowerName exactly if they are
+// SameName.
 func LowerName(s string) string {
 	return eachRune(s, func(r rune) rune {
 		u := upper(r)
@@ -64,8 +64,8 @@ func upper(r rune) rune {
 	return u
 }
 
-// eachRune is strings.Map that leaves bytes alone that aren't UTF-8. The name of a file
-// can have half a surrogate pair, which no UTF-8 expresses; two such names differ.
+// eachRune is strings.Map, but leaves bytes outside of valid UTF-8 alone. The name of a file can
+// have half a surrogate pair, inexpressible in UTF-8; two such names differ.
 func eachRune(s string, f func(rune) rune) string {
 	if utf8.ValidString(s) {
 		return strings.Map(f, s)
@@ -86,8 +86,8 @@ func eachRune(s string, f func(rune) rune) string {
 // maxElement is the length of one element of a path.
 const maxElement = 255
 
-// CheckNameElement refuses, with csiproxy.ErrInvalidArgument, an element of a path that
-// Windows doesn't take as the name of one file or directory of just that name.
+// CheckNameElement checks an element of a path. If Windows would refuse the name, or take it for
+// another name or for several elements, the error is csiproxy.ErrInvalidArgument.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func CheckNameElement(name string) error {
@@ -115,8 +115,7 @@ func CheckNameElement(name string) error {
 // maxService is the length of the name of a service.
 const maxService = 256
 
-// CheckServiceName refuses, with csiproxy.ErrInvalidArgument, what can't be the name of a
-// Windows service.
+// CheckServiceName returns csiproxy.ErrInvalidArgument for an invalid name of a Windows service.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-createservicew
 func CheckServiceName(name string) error {

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// NVMeNamespace is the part of NVME_IDENTIFY_NAMESPACE_DATA that names a namespace of an
-// NVMe controller. Both ids are zero if the controller gives none.
+// NVMeNamespace is the part of NVME_IDENTIFY_NAMESPACE_DATA that names a namespace of an NVMe
+// controller. Both ids are zero if the controller gives none.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/nvme/ns-nvme-nvme_identify_namespace_data
 type NVMeNamespace struct {
@@ -33,22 +33,19 @@ const (
 	protocolDescriptor  = protocolQueryHeader + protocolDataSize
 )
 
-// NVMeNamespaceSize is the size in bytes of the answer to an identify query, and so of the
-// buffer for it.
+// NVMeNamespaceSize is the size in bytes of the answer to an identify query, and of its buffer.
 const NVMeNamespaceSize = protocolDescriptor + namespaceDataSize
 
-// EncodeNVMeNamespaceQuery returns the STORAGE_PROPERTY_QUERY with which
-// IoctlStorageQueryProperty asks an NVMe disk for the namespace with an id, as a property
-// of the device (PropertyProtocolSpecific). The buffer has room for the answer, as the
-// documentation recommends.
+// EncodeNVMeNamespaceQuery returns the STORAGE_PROPERTY_QUERY with which IoctlStorageQueryProperty
+// asks an NVMe disk for the namespace with an id, as a property of the device
+// (PropertyProtocolSpecific). The buffer has room for the answer, as the documentation recommends.
 //
-// Windows tells the id of a disk's namespace nowhere but in its SCSI form: the namespace
-// n is the LUN n-1, and where the controller gives no EUI-64 and no NGUID, the serial
-// number ends in the id.
+// Windows tells the id of a disk's namespace only in its SCSI form: the namespace n is the LUN n-1,
+// and if the controller gives neither EUI-64 nor NGUID, the serial number ends in the id.
 //
-// Not documented: whether each Windows answers for the device. Public code asks the
-// adapter, or the device, both through the handle of the disk. Drivers of virtual machines
-// may not know the query. So callers must do without an answer.
+// Undocumented: whether each Windows answers for the device. Public code asks the adapter, or the
+// device, both through the handle of the disk. Drivers of virtual machines may lack the query, and
+// callers must cope with an error.
 func EncodeNVMeNamespaceQuery(id uint32) []byte {
 	b := make([]byte, NVMeNamespaceSize)
 	le.PutUint32(b[0:], uint32(PropertyProtocolSpecific))
@@ -66,7 +63,7 @@ func putProtocolData(b []byte, namespace uint32) {
 }
 
 // DecodeNVMeNamespaceQuery reads the input of IoctlStorageQueryProperty for
-// PropertyProtocolSpecific. A query for anything else than a namespace is an error.
+// PropertyProtocolSpecific. A query for anything but a namespace is an error.
 func DecodeNVMeNamespaceQuery(b []byte) (id uint32, err error) {
 	const what = "STORAGE_PROTOCOL_SPECIFIC_DATA"
 	if err := need(what, b, protocolDescriptor); err != nil {
@@ -81,8 +78,8 @@ func DecodeNVMeNamespaceQuery(b []byte) (id uint32, err error) {
 	return le.Uint32(p[12:]), nil
 }
 
-// EncodeNVMeNamespace returns a STORAGE_PROTOCOL_DATA_DESCRIPTOR with the identify data of
-// the namespace with an id.
+// EncodeNVMeNamespace returns a STORAGE_PROTOCOL_DATA_DESCRIPTOR with the identify data of the
+// namespace with an id.
 func EncodeNVMeNamespace(id uint32, n NVMeNamespace) []byte {
 	b := make([]byte, NVMeNamespaceSize)
 	le.PutUint32(b[0:], protocolDescriptor)
@@ -93,8 +90,8 @@ func EncodeNVMeNamespace(id uint32, n NVMeNamespace) []byte {
 	return b
 }
 
-// DecodeNVMeNamespace reads the answer to EncodeNVMeNamespaceQuery. Its Size is that of
-// the descriptor without the data.
+// DecodeNVMeNamespace reads the answer to EncodeNVMeNamespaceQuery. The descriptor's Size excludes
+// the data.
 func DecodeNVMeNamespace(b []byte) (NVMeNamespace, error) {
 	const what = "STORAGE_PROTOCOL_DATA_DESCRIPTOR"
 	if err := need(what, b, protocolDescriptor); err != nil {
@@ -115,11 +112,11 @@ func DecodeNVMeNamespace(b []byte) (NVMeNamespace, error) {
 	return n, nil
 }
 
-// NVMeSerial returns the serial number that Windows gives to the disk of a namespace, in
-// the property PropertyDevice: VPD page 80 as NVM Express translates it for SCSI. It is
-// the NGUID or else the EUI-64 in groups of four hexadecimal digits, joined by "_". Where
-// the controller gives neither, as that of AWS, it is the serial number of the
-// controller, "_", and the namespace's id with eight digits. A "." ends it.
+// NVMeSerial returns the serial number of a namespace's disk in the property PropertyDevice: VPD
+// page 80 as NVM Express translates the page for SCSI. The serial number is the NGUID or else the
+// EUI-64 in groups of four hexadecimal digits, joined by "_". If the controller gives neither, like
+// AWS's, the serial number is the controller's, followed by "_" and the namespace's id with eight
+// digits. All forms end with ".".
 //
 // Source: NVM Express: SCSI Translation Reference, section 6.1.3
 func NVMeSerial(controller string, id uint32, n NVMeNamespace) string {

@@ -12,11 +12,13 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// longestAddress is the length of an address, for which ISCSI_TARGET_PORTALW has room beside a null character.
+// longestAddress is the longest address for ISCSI_TARGET_PORTALW, whose field also holds a null
+// character.
 const longestAddress = 255
 
-// ParsePortal returns a portal as Windows takes it: with a port, and with an IP address in its shortest form, without
-// brackets. Anything but an IP address or the name of a host gives csiproxy.ErrInvalidArgument.
+// ParsePortal returns a portal in Windows' form: with a port, and with an IP address in its
+// shortest form, without brackets. Anything but an IP address or the name of a host gives
+// csiproxy.ErrInvalidArgument.
 func ParsePortal(p csiproxy.ISCSIPortal) (ISCSIPortal, error) {
 	parsed := ISCSIPortal{Address: PlainAddress(p.Address), Port: p.Port}
 	if parsed.Port == 0 {
@@ -30,10 +32,11 @@ func ParsePortal(p csiproxy.ISCSIPortal) (ISCSIPortal, error) {
 	}
 	host, kind := parsed.Address, "the address is neither an IP address nor the name of a host"
 	if ip, err := netip.ParseAddr(parsed.Address); err == nil {
-		// A zone is free text to netip. Windows has the index or the name of an interface there.
+		// netip accepts any text as a zone. For Windows, the zone is the index or the name of an
+		// interface.
 		host, kind = ip.Zone(), "the zone of the IPv6 address is no name"
 	} else if isNumber(parsed.Address[strings.LastIndexByte(parsed.Address, '.')+1:]) {
-		// Resolvers take such a text for an IP address.
+		// Resolvers take a name ending with a number for an IP address.
 		return parsed, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: it ends with a number", kind)
 	}
 	for _, r := range host {
@@ -65,8 +68,8 @@ func isNumber(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }
 
-// PlainAddress returns an IP address in its shortest form, without the brackets that an IPv6 address may have; a host
-// name as it is.
+// PlainAddress returns an IP address in its shortest form, without the brackets of IPv6, and a host
+// name unchanged.
 func PlainAddress(address string) string {
 	bare := address
 	if inner, ok := strings.CutPrefix(address, "["); ok && strings.HasSuffix(inner, "]") {
@@ -94,12 +97,12 @@ func IsIP(address string) bool {
 	return err == nil
 }
 
-// ParsePortalMechanism returns the portal at which a target was found, from the text that
-// the initiator has for that: "SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0".
-// Of other ways to find targets, ok is false.
+// ParsePortalMechanism returns the portal at which a target was found, from the initiator's text:
+// "SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0". For other ways to find targets, ok is
+// false.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
-// (DiscoveryMechanisms), whose text isn't documented
+// (DiscoveryMechanisms), whose text is undocumented
 func ParsePortalMechanism(s string) (p ISCSIPortal, ok bool) {
 	const prefix = "SendTargets:"
 	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// providerLimit bounds the answer of a provider of WMI, which may have to be started first.
+// providerLimit bounds the answer of a WMI provider, including the provider's start.
 const providerLimit = 15 * time.Second
 
-// Queries are read-only calls of both providers of WMI. A [System] has them.
+// Queries are read-only calls of both WMI providers, implemented by [System].
 type Queries interface {
 	TryStorageProvider(ctx context.Context) error
 	SMBGlobalMappings(ctx context.Context) ([]SMBMapping, error)
 }
 
-// TryProviders asks both providers of WMI that a node needs something that changes nothing, and
-// returns why one of them doesn't answer.
+// TryProviders sends a read-only query to both WMI providers needed by a node, and returns the
+// errors of failed queries.
 func TryProviders(ctx context.Context, w Queries) (failed []error) {
 	ctx, cancel := context.WithTimeout(ctx, providerLimit)
 	defer cancel()

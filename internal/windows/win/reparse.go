@@ -11,10 +11,10 @@ import (
 // MaximumReparseDataSize is the maximum size of a REPARSE_DATA_BUFFER, in bytes.
 const MaximumReparseDataSize = 16 * 1024
 
-// ntPrefix begins the names that the object manager resolves: `\??\C:\x`.
+// ntPrefix begins the names resolved by the object manager: `\??\C:\x`.
 const ntPrefix = `\??\`
 
-// ReparsePoint is the part of REPARSE_DATA_BUFFER that links have.
+// ReparsePoint is the part of REPARSE_DATA_BUFFER used by links.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/ns-ntifs-_reparse_data_buffer
 type ReparsePoint struct {
@@ -24,8 +24,8 @@ type ReparsePoint struct {
 	Relative       bool   // symlinks only: SYMLINK_FLAG_RELATIVE
 }
 
-// NewSymlink returns a symbolic link to target: an absolute path with a drive
-// letter, or a UNC path. A target that is neither is taken as relative.
+// NewSymlink returns a symbolic link to target: an absolute path with a drive letter, or a UNC
+// path. Any other target is relative.
 func NewSymlink(target string) ReparsePoint {
 	r := ReparsePoint{Tag: TagSymlink, SubstituteName: target, PrintName: target}
 	switch {
@@ -41,7 +41,7 @@ func NewSymlink(target string) ReparsePoint {
 	return r
 }
 
-// NewMountPoint returns what the mount manager writes to mount a volume at a
+// NewMountPoint returns the reparse point written by the mount manager to mount a volume at a
 // directory; volume is \\?\Volume{guid}\.
 func NewMountPoint(volume string) ReparsePoint {
 	return ReparsePoint{Tag: TagMountPoint, SubstituteName: ntPrefix + strings.TrimPrefix(volume, `\\?\`)}
@@ -53,8 +53,8 @@ func NewJunction(target string) ReparsePoint {
 	return ReparsePoint{Tag: TagMountPoint, SubstituteName: ntPrefix + target, PrintName: target}
 }
 
-// Volume returns the volume that is mounted here, as \\?\Volume{guid}\, if the
-// reparse point is a mount point of a volume.
+// Volume returns the volume mounted here, as \\?\Volume{guid}\. ok is false unless the reparse
+// point is a mount point of a volume.
 func (r ReparsePoint) Volume() (string, bool) {
 	if r.Tag != TagMountPoint || !hasPrefixFold(r.SubstituteName, ntPrefix+`Volume{`) {
 		return "", false
@@ -66,9 +66,9 @@ func (r ReparsePoint) Volume() (string, bool) {
 	return name, true
 }
 
-// Target returns the target of a symlink, junction or mount point in the form
-// that Win32 calls accept: `C:\dir`, `\\server\share`, `\\?\Volume{guid}\`
-// or, if r.Relative, a path relative to the directory of the link.
+// Target returns the target of a symlink, junction or mount point in a form for Win32 calls:
+// `C:\dir`, `\\server\share`, `\\?\Volume{guid}\` or, if r.Relative, a path relative to the
+// directory of the link.
 func (r ReparsePoint) Target() string {
 	s := r.SubstituteName
 	if r.Relative || !strings.HasPrefix(s, ntPrefix) {
@@ -123,8 +123,8 @@ func (r ReparsePoint) Encode() []byte {
 	return b
 }
 
-// DecodeReparsePoint reads what FsctlGetReparsePoint returned. A tag other than
-// those of symlinks and mount points gives a ReparsePoint with only Tag set.
+// DecodeReparsePoint reads the output of FsctlGetReparsePoint. For tags other than symlinks and
+// mount points, only Tag is set.
 func DecodeReparsePoint(b []byte) (ReparsePoint, error) {
 	const what = "REPARSE_DATA_BUFFER"
 	if err := need(what, b, reparseHeader); err != nil {

@@ -10,13 +10,13 @@ import (
 // ACEType is the kind of an entry of an access list.
 type ACEType uint8
 
-// Kinds of entries. Others have conditions, or are about single properties.
+// Kinds of entries. Further kinds have conditions, or are about single properties.
 const (
 	AccessAllowed ACEType = 0
 	AccessDenied  ACEType = 1
 )
 
-// ACEFlags say who inherits an entry of an access list.
+// ACEFlags control the inheritance of an entry of an access list.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winnt/ns-winnt-ace_header
 type ACEFlags uint8
@@ -36,7 +36,7 @@ const (
 type ACE struct {
 	Type  ACEType
 	Flags ACEFlags
-	// Rights and SID are those of the kinds above; an entry of another kind has none here.
+	// Rights and SID are set only for the kinds above.
 	Rights Access
 	SID    winid.SID
 }

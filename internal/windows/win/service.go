@@ -42,8 +42,8 @@ type Service struct {
 	DisplayName string
 	StartType   ServiceStartType
 	State       ServiceState
-	// ExitCode is the error with which it stopped. If that is
-	// ErrorServiceSpecificError, SpecificExitCode has the service's own number.
+	// ExitCode is the error with which the service stopped. With ErrorServiceSpecificError,
+	// SpecificExitCode has the service's own number.
 	ExitCode         winerr.Errno
 	SpecificExitCode uint32
 }

@@ -10,12 +10,11 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// FileDeviceDisk is the DeviceType of a disk or of a volume on one.
+// FileDeviceDisk is the DeviceType of a disk or of a volume on a disk.
 const FileDeviceDisk = 7
 
-// NoNumber stands in a DeviceNumber for a number that doesn't exist: the disk number
-// of a path below a multipath disk, the partition number of a device that isn't a
-// partition.
+// NoNumber stands in a DeviceNumber for a missing number: the disk number of a path below a
+// multipath disk, or the partition number of a device other than a partition.
 const NoNumber = 0xFFFFFFFF
 
 // DeviceNumber is STORAGE_DEVICE_NUMBER: 12 bytes.
@@ -36,7 +35,7 @@ func (n DeviceNumber) Encode() []byte {
 	return b
 }
 
-// DecodeDeviceNumber reads what IoctlStorageGetDeviceNumber returned.
+// DecodeDeviceNumber reads the output of IoctlStorageGetDeviceNumber.
 func DecodeDeviceNumber(b []byte) (DeviceNumber, error) {
 	if err := need("STORAGE_DEVICE_NUMBER", b, 12); err != nil {
 		return DeviceNumber{}, err
@@ -54,8 +53,8 @@ const (
 	PropertyDevice          PropertyID = 0 // StorageDeviceProperty
 	PropertyDeviceID        PropertyID = 2 // StorageDeviceIdProperty: VPD page 0x83
 	PropertyAccessAlignment PropertyID = 6 // StorageAccessAlignmentProperty
-	// PropertyProtocolSpecific is StorageDeviceProtocolSpecificProperty, which has a query
-	// of its own: [EncodeNVMeNamespaceQuery].
+	// PropertyProtocolSpecific is StorageDeviceProtocolSpecificProperty, with a query of its own:
+	// [EncodeNVMeNamespaceQuery].
 	PropertyProtocolSpecific PropertyID = 50
 	PropertyDeviceLocation   PropertyID = 58 // StorageDeviceLocationProperty
 )
@@ -81,7 +80,7 @@ func DecodePropertyQuery(b []byte) (PropertyID, error) {
 }
 
 // DescriptorSize reads the Size field at the start of every storage property
-// (STORAGE_DESCRIPTOR_HEADER): the size of all of it, in bytes.
+// (STORAGE_DESCRIPTOR_HEADER): the size of the whole property, in bytes.
 func DescriptorSize(b []byte) (uint32, error) {
 	if err := need("STORAGE_DESCRIPTOR_HEADER", b, 8); err != nil {
 		return 0, err
@@ -89,7 +88,7 @@ func DescriptorSize(b []byte) (uint32, error) {
 	return le.Uint32(b[4:]), nil
 }
 
-// descriptor cuts b to the size that its header gives.
+// descriptor cuts b to the size in its header.
 func descriptor(what string, b []byte, minimum int) ([]byte, error) {
 	if err := need(what, b, minimum); err != nil {
 		return nil, err
@@ -102,8 +101,8 @@ func descriptor(what string, b []byte, minimum int) ([]byte, error) {
 }
 
 // stringAt reads a NUL-ended ASCII string at an offset from the start of b. The offsets 0 and
-// 0xFFFFFFFF mean that there is none. So does an offset outside b, which a sick driver may give: the
-// rest of what the device says is right all the same.
+// 0xFFFFFFFF mean a missing string. An offset outside b counts as missing too: a faulty driver may
+// give one, and the rest of its answer is still right.
 func stringAt(b []byte, offset uint32) string {
 	if offset == 0 || int64(offset) >= int64(len(b)) {
 		return ""
@@ -126,8 +125,7 @@ const (
 	BusTypeNVMe              BusType = 17
 )
 
-// DeviceDescriptor is the part of STORAGE_DEVICE_DESCRIPTOR that is used. Its fixed part takes
-// 36 bytes.
+// DeviceDescriptor is the used part of STORAGE_DEVICE_DESCRIPTOR. The fixed part takes 36 bytes.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-storage_device_descriptor
 type DeviceDescriptor struct {
@@ -192,7 +190,7 @@ const (
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
 type IdentifierType uint32
 
-// Identifier types. The names are those of SPC-3, where Windows has older ones.
+// Identifier types, with the names of SPC-3; Windows' names are older.
 const (
 	IdentifierVendorSpecific IdentifierType = 0
 	IdentifierT10            IdentifierType = 1 // T10 vendor id, then the vendor's own text
@@ -201,7 +199,7 @@ const (
 	IdentifierSCSIName       IdentifierType = 8 // such as eui.…, naa.… or an IQN, in UTF-8
 )
 
-// Association is STORAGE_ASSOCIATION_TYPE: what an identifier names.
+// Association is STORAGE_ASSOCIATION_TYPE: the thing named by an identifier.
 type Association uint32
 
 // Associations.
@@ -221,8 +219,8 @@ type Identifier struct {
 	ID          []byte
 }
 
-// identifierHeader is the offset of the identifier's bytes. sizeof is 20 in C, so
-// it must never be used for stepping.
+// identifierHeader is the offset of the identifier's bytes. sizeof is 20 in C and must never be
+// used for stepping.
 const identifierHeader = 16
 
 // EncodeDeviceIDs returns a STORAGE_DEVICE_ID_DESCRIPTOR.
@@ -280,9 +278,8 @@ func DecodeDeviceIDs(b []byte) ([]Identifier, error) {
 	return ids, nil
 }
 
-// DeviceLocation is the part of STORAGE_DEVICE_LOCATION_DESCRIPTOR that is used:
-// the text at its StringOffset, such as
-// "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
+// DeviceLocation is the used part of STORAGE_DEVICE_LOCATION_DESCRIPTOR: the text at its
+// StringOffset, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
 type DeviceLocation struct {
 	Adapter, Port, Target, LUN uint32
 	Text                       string
@@ -333,7 +330,7 @@ func (a SCSIAddress) Encode() []byte {
 	return b
 }
 
-// DecodeSCSIAddress reads what IoctlScsiGetAddress returned.
+// DecodeSCSIAddress reads the output of IoctlScsiGetAddress.
 func DecodeSCSIAddress(b []byte) (SCSIAddress, error) {
 	if err := need("SCSI_ADDRESS", b, 8); err != nil {
 		return SCSIAddress{}, err
@@ -341,7 +338,7 @@ func DecodeSCSIAddress(b []byte) (SCSIAddress, error) {
 	return SCSIAddress{b[4], b[5], b[6], b[7]}, nil
 }
 
-// DiskGeometryEx is the part of DISK_GEOMETRY_EX (40 bytes) that still has a meaning.
+// DiskGeometryEx is the part of DISK_GEOMETRY_EX (40 bytes) still in use.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_geometry_ex
 type DiskGeometryEx struct {
@@ -366,7 +363,7 @@ func (g DiskGeometryEx) Encode() []byte {
 	return b
 }
 
-// DecodeDiskGeometryEx reads what IoctlDiskGetDriveGeometryEx returned.
+// DecodeDiskGeometryEx reads the output of IoctlDiskGetDriveGeometryEx.
 func DecodeDiskGeometryEx(b []byte) (DiskGeometryEx, error) {
 	if err := need("DISK_GEOMETRY_EX", b, 32); err != nil {
 		return DiskGeometryEx{}, err
@@ -391,7 +388,7 @@ func EncodeGetDiskAttributes(a DiskAttributes) []byte {
 	return b
 }
 
-// DecodeGetDiskAttributes reads what IoctlDiskGetDiskAttributes returned.
+// DecodeGetDiskAttributes reads the output of IoctlDiskGetDiskAttributes.
 func DecodeGetDiskAttributes(b []byte) (DiskAttributes, error) {
 	if err := need("GET_DISK_ATTRIBUTES", b, 16); err != nil {
 		return 0, err
@@ -401,9 +398,9 @@ func DecodeGetDiskAttributes(b []byte) (DiskAttributes, error) {
 
 // SetDiskAttributes is SET_DISK_ATTRIBUTES: 40 bytes.
 //
-// Its Version is the size of the structure. The documentation says
-// sizeof(GET_DISK_ATTRIBUTES), which is 16; public code that has run on Windows sets
-// the size of this one, 40 (rafawo/virtdisk-rs, Disk::force_online).
+// Version is the size of the structure. The documentation says sizeof(GET_DISK_ATTRIBUTES), 16;
+// public code used on Windows sets the size of SET_DISK_ATTRIBUTES, 40 (rafawo/virtdisk-rs,
+// Disk::force_online).
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-set_disk_attributes
 type SetDiskAttributes struct {
@@ -436,7 +433,7 @@ func DecodeSetDiskAttributes(b []byte) (SetDiskAttributes, error) {
 	return SetDiskAttributes{b[4] != 0, DiskAttributes(le.Uint64(b[8:])), DiskAttributes(le.Uint64(b[16:]))}, nil
 }
 
-// OfflineReason is MSFT_Disk.OfflineReason: why Windows has taken a disk offline.
+// OfflineReason is MSFT_Disk.OfflineReason: Windows' reason for taking a disk offline.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/storage/msft-disk and, in
 // more words, https://learn.microsoft.com/windows/win32/api/vds/ne-vds-vds_disk_offline_reason

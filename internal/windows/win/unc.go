@@ -11,7 +11,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// UNCPath is a share or a directory on one: \\server\share\directory.
+// UNCPath is a share or a directory on a share: \\server\share\directory.
 type UNCPath struct {
 	server string // lower case
 	share  string // as given, as are
@@ -28,13 +28,12 @@ const (
 	maxShare  = 80
 )
 
-// ParseUNC checks the text of a UNC path. Slashes are taken as backslashes, several in
-// a row as one, and those at its end as none. Anything that isn't a share or below
-// one, by a name that Windows takes as it is, gives csiproxy.ErrInvalidArgument; the
-// error doesn't repeat the path.
+// ParseUNC checks the text of a UNC path. Slashes are taken as backslashes, several in a row as
+// one, and slashes at the end are dropped. Anything but a share, or a path below a share by names
+// that Windows keeps unchanged, gives csiproxy.ErrInvalidArgument; the error omits the path.
 //
-// The server is a DNS or NetBIOS name, an IPv4 address, or an IPv6 address in the
-// form that UNC paths have for it, fe80--1.ipv6-literal.net.
+// The server is a DNS or NetBIOS name, an IPv4 address, or an IPv6 address in the form for UNC
+// paths, fe80--1.ipv6-literal.net.
 func ParseUNC(path string) (UNCPath, error) {
 	switch {
 	case path == "":
@@ -71,15 +70,15 @@ func ParseUNC(path string) (UNCPath, error) {
 	return p, nil
 }
 
-// notFiles are the names, in lower case, under which Windows takes a UNC path for one
-// of a server's pipes or mailslots.
+// notFiles are the names, in lower case, under which Windows takes a UNC path for a pipe or
+// mailslot of a server.
 //
 // Source: https://learn.microsoft.com/windows/win32/ipc/pipe-names,
 // https://learn.microsoft.com/windows/win32/ipc/mailslot-names
 var notFiles = []string{"ipc$", "pipe", "mailslot"}
 
-// CheckServerName returns csiproxy.ErrInvalidArgument for what isn't the name of a server. It also keeps out \\?\ and \\.\, and
-// server@port, which is WebDAV.
+// CheckServerName returns csiproxy.ErrInvalidArgument for an invalid server name, including \\?\
+// and \\.\, and server@port (WebDAV).
 func CheckServerName(server string) error {
 	if len(server) > maxServer {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server is longer than %d characters", maxServer)
@@ -99,17 +98,16 @@ func CheckServerName(server string) error {
 // Server returns the server's name in lower case.
 func (p UNCPath) Server() string { return p.server }
 
-// Root returns the share that the path is on as \\server\share, in lower case: the
-// same text for the same share.
+// Root returns the path's share as \\server\share, in lower case: the same text for the same share.
 func (p UNCPath) Root() string { return `\\` + p.server + `\` + LowerName(p.share) }
 
-// Share returns the root of the share that the path is on.
+// Share returns the root of the path's share.
 func (p UNCPath) Share() UNCPath { return UNCPath{server: p.server, share: p.share} }
 
 // IsShare reports whether the path is the root of a share.
 func (p UNCPath) IsShare() bool { return len(p.names) == 0 }
 
-// String returns the path with backslashes, without one at its end.
+// String returns the path with backslashes, and without a backslash at its end.
 func (p UNCPath) String() string {
 	return `\\` + strings.Join(slices.Concat([]string{p.server, p.share}, p.names), `\`)
 }
@@ -118,10 +116,11 @@ func (p UNCPath) String() string {
 // same file.
 func (p UNCPath) Folded() string { return LowerName(p.String()) }
 
-// Equal reports whether two paths are the same but for the case of letters.
+// Equal reports whether two paths are the same, ignoring case.
 func (p UNCPath) Equal(q UNCPath) bool { return p.Folded() == q.Folded() }
 
-// IsAdministrative reports whether the share is one that Windows makes for the administrators of a server: C$, ADMIN$.
+// IsAdministrative reports whether the share is one of Windows' shares for the administrators of a
+// server: C$, ADMIN$.
 //
 // Source: https://learn.microsoft.com/troubleshoot/windows-server/networking/problems-administrative-shares-missing
 func (p UNCPath) IsAdministrative() bool {
@@ -130,12 +129,12 @@ func (p UNCPath) IsAdministrative() bool {
 	return isHidden && (isDrive || name == "admin" || name == "print")
 }
 
-// IsBelow reports whether a path is dir, or in it.
+// IsBelow reports whether a path is dir, or in dir.
 func (p UNCPath) IsBelow(dir UNCPath) bool {
 	return p.Root() == dir.Root() && strings.HasPrefix(p.Folded()+`\`, dir.Folded()+`\`)
 }
 
-// MappedBy reports whether one of the mappings is of the path's share.
+// MappedBy reports whether the path's share is among the mappings.
 func (p UNCPath) MappedBy(mappings []SMBMapping) bool {
 	return slices.ContainsFunc(mappings, func(m SMBMapping) bool {
 		mapped, err := ParseUNC(m.RemotePath)

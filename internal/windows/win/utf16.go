@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Windows accepts any sequence of UTF-16 units except NUL as a name. It may contain half
-// of a surrogate pair, which UTF-8 can't express. So that such a file can be listed,
-// opened and deleted, names are WTF-8 in Go, as in package os on Windows: UTF-8 that
-// encodes half a pair as the three bytes of its number.
+// Windows accepts any sequence of UTF-16 units except NUL as a name. A name may contain half of a
+// surrogate pair, inexpressible in UTF-8. To list, open and delete such files, names are WTF-8 in
+// Go, as in package os on Windows: UTF-8 that encodes half a pair as the three bytes of its number.
 //
 // Source: https://simonsapin.github.io/wtf-8/
 
-// AppendUTF16 appends the UTF-16 units of a WTF-8 string to u, without a NUL at
-// their end. A byte that isn't part of valid WTF-8 becomes U+FFFD.
+// AppendUTF16 appends the UTF-16 units of a WTF-8 string to u, without a final NUL. Bytes outside
+// of valid WTF-8 become U+FFFD.
 func AppendUTF16(u []uint16, s string) []uint16 {
 	u = slices.Grow(u, len(s)) // a unit takes a byte at least
 	for len(s) > 0 {
@@ -38,8 +37,7 @@ func isHalfPair(s string) bool {
 	return len(s) >= 3 && s[0] == 0xED && 0xA0 <= s[1] && s[1] <= 0xBF && 0x80 <= s[2] && s[2] <= 0xBF
 }
 
-// StringFromUTF16 returns UTF-16 units as WTF-8. AppendUTF16 turns them back into the
-// same units, whatever they are.
+// StringFromUTF16 returns UTF-16 units as WTF-8. AppendUTF16 is the exact inverse.
 func StringFromUTF16(u []uint16) string {
 	b := make([]byte, 0, len(u))
 	for i := 0; i < len(u); i++ {

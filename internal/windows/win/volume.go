@@ -9,7 +9,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// VolumeInformation is what GetVolumeInformationW returns about a mounted file system.
+// VolumeInformation is the result of GetVolumeInformationW for a mounted file system.
 type VolumeInformation struct {
 	FileSystem string // "NTFS", "ReFS", "FAT32", …
 	Label      string
@@ -17,15 +17,15 @@ type VolumeInformation struct {
 	Flags      FileSystemFlags
 }
 
-// FileSystemFlags are the bits that GetVolumeInformationW returns as file system flags.
+// FileSystemFlags are the file system flags from GetVolumeInformationW.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumeinformationw
 type FileSystemFlags uint32
 
-// FileReadOnlyVolume is FILE_READ_ONLY_VOLUME: nothing can be written to the volume.
+// FileReadOnlyVolume is FILE_READ_ONLY_VOLUME: writes to the volume fail.
 const FileReadOnlyVolume FileSystemFlags = 0x00080000
 
-// DiskSpace is what GetDiskFreeSpaceExW returns, in bytes.
+// DiskSpace is the result of GetDiskFreeSpaceExW, in bytes.
 type DiskSpace struct {
 	Available uint64 // to the caller, under its quota
 	Total     uint64 // of the file system
@@ -39,11 +39,12 @@ type FormatOptions struct {
 	ClusterSize uint32 // bytes; 0 lets Windows choose
 	// NoShortNames makes no 8.3 names beside the long ones. Only with NTFS.
 	NoShortNames bool
-	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS,
-	// which otherwise does so for its own structures only.
+	// IntegrityStreams protects the contents of files by checksums. Only with ReFS, which by
+	// default protects only its own structures.
 	IntegrityStreams bool
-	// UpdateList has storage management make its list of disks and volumes anew before the format. That may
-	// take longer than the format, so it is asked for only after a format has failed.
+	// UpdateList has storage management rebuild its list of disks and volumes before the format.
+	// Because the update may take longer than the format, set UpdateList only after a format has
+	// failed.
 	UpdateList bool
 }
 
@@ -52,27 +53,24 @@ type RepairMode int
 
 // Repair modes.
 const (
-	// RepairScan searches for errors while the volume is in use, and notes on the volume what
-	// only a spot fix can repair (chkdsk /scan).
+	// RepairScan searches for errors while the volume is in use, and notes on the volume the
+	// repairs left for a spot fix (chkdsk /scan).
 	RepairScan RepairMode = iota
-	// RepairSpotFix repairs what a scan has noted. The volume is offline for a moment
-	// (chkdsk /spotfix).
+	// RepairSpotFix makes the repairs noted by a scan. The volume is offline for a moment (chkdsk
+	// /spotfix).
 	RepairSpotFix
-	// RepairOffline takes the volume offline, searches for errors, and repairs them
-	// (chkdsk /f).
+	// RepairOffline takes the volume offline, searches for errors, and repairs them (chkdsk /f).
 	RepairOffline
 )
 
-// RepairResult is the out parameter Output of MSFT_Volume.Repair. Microsoft documents that
-// there is one, but not its values. RepairNoErrors is what everybody sees on a healthy
-// volume, where PowerShell prints NoErrorsFound.
+// RepairResult is the out parameter Output of MSFT_Volume.Repair. Its values are undocumented.
+// Healthy volumes were only seen with RepairNoErrors, for which PowerShell prints NoErrorsFound.
 type RepairResult uint32
 
-// RepairNoErrors is the result of a volume without errors. Every other one says that errors
-// were found.
+// RepairNoErrors is the result of a volume without errors. Every other result means errors.
 const RepairNoErrors RepairResult = 0
 
-// DiskExtent is DISK_EXTENT: a run of bytes of a disk that a volume lies on.
+// DiskExtent is DISK_EXTENT: a range of bytes of a disk, used by a volume.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_extent
 type DiskExtent struct {
@@ -99,7 +97,7 @@ func EncodeDiskExtents(extents []DiskExtent) []byte {
 	return b
 }
 
-// DecodeDiskExtents reads what IoctlVolumeGetVolumeDiskExtents returned.
+// DecodeDiskExtents reads the output of IoctlVolumeGetVolumeDiskExtents.
 func DecodeDiskExtents(b []byte) ([]DiskExtent, error) {
 	if err := need("VOLUME_DISK_EXTENTS", b, extentsHeader); err != nil {
 		return nil, err
@@ -144,7 +142,7 @@ func EncodeNTFSVolumeData(data FileSystemData) []byte {
 	return b
 }
 
-// DecodeNTFSVolumeData reads what FsctlGetNtfsVolumeData returned.
+// DecodeNTFSVolumeData reads the output of FsctlGetNtfsVolumeData.
 func DecodeNTFSVolumeData(b []byte) (FileSystemData, error) {
 	if err := need("NTFS_VOLUME_DATA_BUFFER", b, ntfsDataSize); err != nil {
 		return FileSystemData{}, err
@@ -156,7 +154,7 @@ func DecodeNTFSVolumeData(b []byte) (FileSystemData, error) {
 	}, nil
 }
 
-// DecodeREFSVolumeData reads what FsctlGetRefsVolumeData returned.
+// DecodeREFSVolumeData reads the output of FsctlGetRefsVolumeData.
 func DecodeREFSVolumeData(b []byte) (FileSystemData, error) {
 	if err := need("REFS_VOLUME_DATA_BUFFER", b, refsDataSize); err != nil {
 		return FileSystemData{}, err
@@ -176,7 +174,7 @@ func EncodeVolumeIsDirty(dirty bool) []byte {
 	return le.AppendUint32(nil, uint32(boolByte(dirty))*volumeIsDirty)
 }
 
-// DecodeVolumeIsDirty reads what FsctlIsVolumeDirty returned: a ULONG with flags.
+// DecodeVolumeIsDirty reads the output of FsctlIsVolumeDirty: a ULONG with flags.
 func DecodeVolumeIsDirty(b []byte) (bool, error) {
 	if err := need("the flags of a dirty volume", b, 4); err != nil {
 		return false, err
