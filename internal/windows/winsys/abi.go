@@ -22,11 +22,11 @@ const (
 	devpropTypeString        = 0x12
 )
 
-// threadTerminate is THREAD_TERMINATE, the right that CancelSynchronousIo needs.
+// threadTerminate is THREAD_TERMINATE, the right required by CancelSynchronousIo.
 const threadTerminate = 0x1
 
-// notifyFilter is CM_NOTIFY_FILTER for a class of device interfaces: 416 bytes, of
-// which the last part is a union.
+// notifyFilter is CM_NOTIFY_FILTER for a class of device interfaces: 416 bytes, ending with a
+// union.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/ns-cfgmgr32-cm_notify_filter
 type notifyFilter struct {
@@ -46,7 +46,7 @@ type fileTagInfo struct {
 	reparseTag uint32
 }
 
-// fileBasicInfo is FILE_BASIC_INFO. Times and attributes that are 0 aren't changed.
+// fileBasicInfo is FILE_BASIC_INFO. Zero times and attributes stay unchanged.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_basic_info
 type fileBasicInfo struct {

@@ -5,12 +5,12 @@ package winsys
 
 import "time"
 
-// pollInterval is how often device interfaces are listed if Windows sends no notices
-// of arrivals.
+// pollInterval is the interval for listing device interfaces if Windows sends no notices of
+// arrivals.
 const pollInterval = time.Second
 
-// poll signals changed whenever the result of list has changed, until stop is closed.
-// It ignores errors of list, and tries again.
+// poll signals changed whenever the result of list has changed, until stop is closed. After an
+// error of list, poll tries again.
 func poll(list func() ([]string, error), changed chan<- struct{}, stop <-chan struct{}) {
 	known, err := list()
 	tick := time.NewTicker(pollInterval)
@@ -32,7 +32,7 @@ func poll(list func() ([]string, error), changed chan<- struct{}, stop <-chan st
 	}
 }
 
-// signal sends a notice, unless the previous one wasn't received yet.
+// signal sends a notice, or merges it with an unreceived previous notice.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

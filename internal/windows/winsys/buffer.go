@@ -11,7 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// aligned returns n zero bytes that are aligned for every structure.
+// aligned returns n zero bytes, aligned for every structure.
 func aligned(n int) []byte {
 	if n == 0 {
 		return nil
@@ -20,14 +20,14 @@ func aligned(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n)
 }
 
-// growAttempts limits how often a buffer is made larger. The result may grow between
-// two calls, but not forever.
+// growAttempts limits the attempts with larger buffers. The result may grow between two calls, but
+// not forever.
 const growAttempts = 8
 
-// grown calls f with buffers of increasing size, first with one of size bytes, and
-// returns the buffer that was large enough. If a buffer is too small, f returns
-// [winerr.ErrorInsufficientBuffer] or [winerr.ErrorMoreData], and how many bytes it needs.
-// Buffers are aligned for every structure.
+// grown calls f with buffers of increasing size, first with one of size bytes, and returns the
+// buffer that was large enough. For a small buffer, f returns [winerr.ErrorInsufficientBuffer] or
+// [winerr.ErrorMoreData], and the required number of bytes. Buffers are aligned for every
+// structure.
 func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, error) {
 	for range growAttempts {
 		buf := aligned(size)

@@ -26,7 +26,7 @@ func (s services) call(class, path, method string, in map[string]any, f func(out
 	return f(out)
 }
 
-// inNamespace returns what f makes of the classes of a namespace.
+// inNamespace returns the result of f with the classes of a namespace.
 func inNamespace[T any](ctx context.Context, namespace string, f func(classes) (T, error)) (v T, err error) {
 	err = wmi.Connect(ctx, namespace, func(s *wmi.Services) (err error) {
 		v, err = f(services{s})
@@ -35,8 +35,7 @@ func inNamespace[T any](ctx context.Context, namespace string, f func(classes) (
 	return v, err
 }
 
-// FormatVolume implements [win.FileSystems]. Once it has begun, the end of ctx
-// doesn't stop it.
+// FormatVolume implements [win.FileSystems]. Once begun, the format ignores the end of ctx.
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
 	return wmi.Connect(ctx, storageNamespace, func(s *wmi.Services) error {
 		return formatVolume(ctx, services{s}, volume, o)
@@ -71,8 +70,7 @@ func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error
 	})
 }
 
-// CreateSMBGlobalMapping implements [win.SMBMappings]. Once the call has begun, the end of
-// ctx doesn't stop it.
+// CreateSMBGlobalMapping implements [win.SMBMappings]. Once begun, the call ignores the end of ctx.
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
 	return wmi.Connect(ctx, smbNamespace, func(s *wmi.Services) error {
 		return createSMBMapping(services{s}, remotePath, o)

@@ -38,8 +38,8 @@ type device struct {
 	handle
 }
 
-// Control implements [win.Device] and [win.File]. It copies in and out through buffers
-// that are aligned for the structures in them.
+// Control implements [win.Device] and [win.File]. in and out are copied through buffers aligned for
+// the structures in them.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/ioapiset/nf-ioapiset-deviceiocontrol
 func (h *handle) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
@@ -60,8 +60,8 @@ func (h *handle) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 	return int(n), err
 }
 
-// onlyReads reports whether a control code only reads. Its call may be cancelled. The access in the code doesn't
-// tell: FSCTL_LOCK_VOLUME, for one, requires no access.
+// onlyReads reports whether a control code only reads: calls that only read may be cancelled. The
+// access bits in the code are no guide: for example, FSCTL_LOCK_VOLUME requires no access.
 func onlyReads(code win.IoctlCode) bool {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty, win.IoctlScsiGetAddress,
@@ -87,7 +87,7 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	case winerr.ErrorHandleEOF:
 		return n, nil
 	case winerr.ErrorInvalidParameter, winerr.ErrorSectorNotFound:
-		// Disks return this if the read goes past their end.
+		// Disks return this error for a read past their end.
 		length, lengthErr := d.length(ctx)
 		if lengthErr != nil || length-off >= int64(len(p)) {
 			return n, err
@@ -97,8 +97,8 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// read reads at an offset from a synchronous handle. The OVERLAPPED only has the
-// offset; the call waits until the read is done.
+// read reads at an offset from a synchronous handle. The OVERLAPPED only has the offset; the call
+// waits until the read is done.
 func (d *device) read(ctx context.Context, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -111,7 +111,7 @@ func (d *device) read(ctx context.Context, p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
-// pageAligned returns n bytes that begin on a page. No disk needs a larger alignment.
+// pageAligned returns n bytes that begin on a page, enough alignment for every disk.
 func pageAligned(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)

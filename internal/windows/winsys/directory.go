@@ -25,8 +25,8 @@ const (
 	entryName       = 68 // WCHAR FileName[]
 )
 
-// decodeDirectory reads what GetFileInformationByHandleEx(FileFullDirectoryInfo)
-// returned. "." and ".." are left out.
+// decodeDirectory reads the output of GetFileInformationByHandleEx(FileFullDirectoryInfo), without
+// "." and "..".
 func decodeDirectory(b []byte) ([]win.DirEntry, error) {
 	var entries []win.DirEntry
 	for {
@@ -66,8 +66,7 @@ func decodeUnits(b []byte) []uint16 {
 	return u
 }
 
-// fileInfo is FILE_ATTRIBUTE_TAG_INFO. Windows doesn't define the tag of a file that
-// isn't a reparse point.
+// fileInfo decodes FILE_ATTRIBUTE_TAG_INFO. The tag is defined only for reparse points.
 func fileInfo(attributes, tag uint32) win.FileInfo {
 	i := win.FileInfo{Attributes: win.FileAttributes(attributes)}
 	if i.IsReparsePoint() {

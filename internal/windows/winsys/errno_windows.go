@@ -14,8 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// errno turns the error of a call to Windows into a [winerr.Errno]. No other form leaves
-// this package.
+// errno turns the error of a call to Windows into a [winerr.Errno], the package's only form of
+// Windows errors.
 func errno(err error) error {
 	switch e := err.(type) {
 	case nil:
@@ -33,7 +33,7 @@ func errno(err error) error {
 	return err
 }
 
-// configError is CM_MapCrToWin32Err, except for results that mean that a device is gone.
+// configError is CM_MapCrToWin32Err, except for results that mean a departed device.
 func configError(ret windows.CONFIGRET) winerr.Errno {
 	switch ret {
 	case windows.CR_NO_SUCH_DEVNODE, windows.CR_DEVICE_NOT_THERE, windows.CR_NO_SUCH_DEVICE_INTERFACE:
@@ -42,9 +42,8 @@ func configError(ret windows.CONFIGRET) winerr.Errno {
 	return winerr.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
 }
 
-// ntError is RtlNtStatusToDosError, except for the statuses of a file that is being deleted,
-// or that was deleted through another handle: that function turns them into
-// ERROR_ACCESS_DENIED.
+// ntError is RtlNtStatusToDosError, except for the statuses of a file deleted or being deleted:
+// RtlNtStatusToDosError turns them into ERROR_ACCESS_DENIED.
 func ntError(status windows.NTStatus) winerr.Errno {
 	switch status {
 	case windows.STATUS_DELETE_PENDING, windows.STATUS_FILE_DELETED:
@@ -53,7 +52,7 @@ func ntError(status windows.NTStatus) winerr.Errno {
 	return winerr.Errno(status.Errno())
 }
 
-// interrupted is the error of a call that was cancelled because ctx ended.
+// interrupted returns the error of a call cancelled at the end of ctx.
 func interrupted(ctx context.Context, err error) error {
 	if errors.Is(err, winerr.ErrorOperationAborted) && ctx.Err() != nil {
 		return ctx.Err()
@@ -61,8 +60,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// utf16Ptr returns s with a NUL at its end. Like [win.AppendUTF16] and the functions of
-// x/sys that convert to or from UTF-16, it accepts WTF-8.
+// utf16Ptr returns s with a NUL at its end. Like [win.AppendUTF16] and the UTF-16 functions of
+// x/sys, utf16Ptr accepts WTF-8.
 func utf16Ptr(s string) (*uint16, error) {
 	p, err := windows.UTF16PtrFromString(s)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// OpenFile is NtCreateFile with a full path, which is passed on unchanged. Links on the
-// way are followed.
+// OpenFile is NtCreateFile with an unchanged full path. Links on the way are followed.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	name, err := ntPath(path)
 	if err != nil {
@@ -173,12 +172,10 @@ func (f *file) Volume(ctx context.Context) (string, error) {
 	return volumeOfPath(path)
 }
 
-// directoryBuffer is how many bytes of a directory are read at a time: several hundred
-// entries.
+// directoryBuffer is the number of bytes of a directory read at a time: several hundred entries.
 const directoryBuffer = 64 << 10
 
-// ReadDir implements [win.File]. It uses FileFullDirectoryInfo, which every file system
-// supports.
+// ReadDir implements [win.File] with FileFullDirectoryInfo, which every file system supports.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-getfileinformationbyhandleex
 func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
@@ -218,8 +215,8 @@ func (f *file) Read(ctx context.Context, p []byte) (int, error) {
 	return int(n), err
 }
 
-// Delete implements [win.File]. SetFileInformationByHandle would do the same, but its error is
-// the same for a file that was deleted as for one that mustn't be.
+// Delete implements [win.File]. SetFileInformationByHandle would give the same error for a deleted
+// file and for a file protected from deletion.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/nf-ntifs-ntsetinformationfile
 // and https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddk/ns-ntddk-_file_disposition_information_ex
@@ -249,9 +246,8 @@ func (f *file) LockByte(ctx context.Context, offset int64) error {
 	})
 }
 
-// deleteOnClose marks the file for deletion when its last handle is closed. It first
-// makes a read-only file writable. If the file can't be deleted, it is made read-only
-// again.
+// deleteOnClose marks the file for deletion when its last handle is closed. A read-only file is
+// made writable first, and read-only again if the deletion fails.
 func (f *file) deleteOnClose() error {
 	mark := func() error {
 		deleteFile := byte(1) // FILE_DISPOSITION_INFO: BOOLEAN DeleteFile
@@ -274,8 +270,8 @@ func (f *file) deleteOnClose() error {
 	return nil
 }
 
-// setAttributes sets the attributes of the file through a second handle. It opens that
-// by the empty name relative to f, which is the file itself.
+// setAttributes sets the attributes of the file through a second handle, opened by the empty name
+// relative to f: the file itself.
 func (f *file) setAttributes(a win.FileAttributes) error {
 	h, err := ntCreateFile(f.h, "", 0, win.OpenOptions{
 		Access:      win.FileWriteAttributes,

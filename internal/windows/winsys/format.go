@@ -16,12 +16,11 @@ import (
 
 const storageNamespace = `root\Microsoft\Windows\Storage`
 
-// formatVolume formats a volume. It doesn't wait: the caller has just looked at what the
-// volume holds.
+// formatVolume formats a volume at once: the caller has just checked the volume's contents.
 //
-// The provider of the Windows storage management classes keeps a cache of disks,
-// partitions and volumes that lags behind the partition manager. If it doesn't know the
-// volume yet, the error is [winerr.ErrorRetry].
+// The provider of the Windows storage management classes keeps a cache of disks, partitions and
+// volumes, which lags behind the partition manager. If the volume is missing from the cache, the
+// error is [winerr.ErrorRetry].
 func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptions) error {
 	if o.UpdateList {
 		if err := updateStorageCache(c); err != nil {
@@ -63,7 +62,7 @@ func updateStorageCache(c classes) error {
 	return err
 }
 
-// repairVolume checks or repairs a volume, and waits until that is done.
+// repairVolume checks or repairs a volume, and waits for the end of the repair.
 func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMode) (win.RepairResult, error) {
 	volume, err := knownVolume(ctx, c, name)
 	if errors.Is(err, winerr.ErrorRetry) {
@@ -84,8 +83,8 @@ func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMo
 	return win.RepairResult(output), resultError(err, "Repair", result)
 }
 
-// formatOptions are the in parameters of MSFT_Volume.Format. What the options leave to
-// Windows, and what goes with another file system only, stays NULL.
+// formatOptions returns the in parameters of MSFT_Volume.Format. Options left to Windows, and
+// options of another file system, stay NULL.
 func formatOptions(o win.FormatOptions) map[string]any {
 	in := map[string]any{
 		"FileSystem":      o.FileSystem,
@@ -105,12 +104,12 @@ func formatOptions(o win.FormatOptions) map[string]any {
 	return in
 }
 
-// repairParameters has the in parameter of MSFT_Volume.Repair that asks for a mode.
+// repairParameters maps each mode to its in parameter of MSFT_Volume.Repair.
 var repairParameters = map[win.RepairMode]string{
 	win.RepairScan: "Scan", win.RepairSpotFix: "SpotFix", win.RepairOffline: "OfflineScanAndFix",
 }
 
-// resultError is the error of a method of MSFT_Volume that returned err or else result.
+// resultError returns the error of a method of MSFT_Volume: err or else result.
 func resultError(err error, method string, result uint32) error {
 	if err != nil || result == 0 {
 		return err
@@ -118,7 +117,7 @@ func resultError(err error, method string, result uint32) error {
 	return volumeError{method, result}
 }
 
-// volumeError is a result other than 0 of a method of MSFT_Volume.
+// volumeError is a nonzero result of a method of MSFT_Volume.
 type volumeError struct {
 	method string
 	result uint32

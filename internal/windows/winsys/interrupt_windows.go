@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// interruptible runs f, one call that changes nothing, and asks Windows to cancel it
-// when ctx ends. Whether and when it ends is up to the driver.
+// interruptible runs f, a single read-only call, and asks Windows to cancel the call when ctx ends.
+// The driver decides whether and when the call ends.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/canceling-pending-i-o-operations
 func interruptible(ctx context.Context, f func() error) error {
@@ -39,8 +39,8 @@ func interruptible(ctx context.Context, f func() error) error {
 	return interrupted(ctx, err)
 }
 
-// interrupt cancels the call of a thread, and repeats that until the call has ended: the
-// first attempt may come before the call has reached its driver.
+// interrupt cancels the call of a thread, and repeats the attempt until the call has ended: an
+// early attempt may come before the call has reached its driver.
 func interrupt(threadID uint32, ended <-chan struct{}) {
 	thread, err := windows.OpenThread(threadTerminate, false, threadID)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// The structures of iscsidsc.h with the layout of 64-bit Windows. In those that Windows
-// fills, addresses are numbers: before one is used, it is checked that it lies in the
-// buffer.
+// The structures of iscsidsc.h with the layout of 64-bit Windows. In structures filled by Windows,
+// addresses are numbers: each is checked to lie in the buffer before use.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
@@ -66,8 +65,8 @@ type portalInfo struct {
 	_      reportedLoginOptions // LoginOptions
 }
 
-// loginOptions is ISCSI_LOGIN_OPTIONS as Windows gets it. The user's name and
-// password are bytes without a NUL.
+// loginOptions is ISCSI_LOGIN_OPTIONS as an argument. The user's name and password are bytes
+// without a NUL.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_login_options
 type loginOptions struct {
@@ -86,8 +85,8 @@ type loginOptions struct {
 	password             *byte
 }
 
-// reportedLoginOptions is ISCSI_LOGIN_OPTIONS as Windows reports it. Its addresses
-// aren't used: one of them is that of a password.
+// reportedLoginOptions is ISCSI_LOGIN_OPTIONS as reported by Windows. The addresses, among them a
+// password's, are ignored.
 type reportedLoginOptions [8]uint64
 
 // sessionInfo is ISCSI_SESSION_INFOW.
@@ -168,8 +167,8 @@ func (l *persistentLogin) decode() win.ISCSIPersistentLogin {
 	}
 }
 
-// newLoginOptions returns a login's credentials for a call, and a function that erases
-// them after the call. Without a user name, Windows logs in with the node's iSCSI name.
+// newLoginOptions returns a login's credentials for a call, and a function for erasing them after
+// the call. With an empty user name, Windows logs in with the node's iSCSI name.
 func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
 	o = &loginOptions{authType: l.AuthType, informationSpecified: loginOptionAuthType}
 	if l.AuthType == win.ISCSINoAuth {
@@ -188,13 +187,13 @@ func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
 	return o, func() { clear(password) }
 }
 
-// revealedBytes returns a secret for a call. The caller must clear it afterwards. Its
-// bytes are never on a stack, since a stack that grows leaves a copy behind.
+// revealedBytes returns a secret for a call. The caller must clear the bytes afterwards. They are
+// never on a stack, because a growing stack leaves a copy behind.
 //
 //go:noinline
 func revealedBytes(s csiproxy.Secret) []byte { return []byte(s.Reveal()) }
 
-// checkISCSIName refuses a name that Windows would cut.
+// checkISCSIName refuses a name too long for Windows.
 func checkISCSIName(name string) error {
 	if len(utf16.Encode([]rune(name))) > maxISCSINameLen || strings.ContainsRune(name, 0) {
 		return winerr.ISDSCInvalidISCSIName
@@ -214,8 +213,7 @@ func decodePortals(b []byte, count uint32) ([]win.ISCSIPortal, error) {
 	return portals, nil
 }
 
-// decodeSessions reads what GetIScsiSessionListW put into a buffer that begins at an
-// address.
+// decodeSessions reads the output of GetIScsiSessionListW from a buffer at an address.
 func decodeSessions(b []byte, address uint64, count uint32) ([]win.ISCSISession, error) {
 	infos, err := elements[sessionInfo]("ISCSI_SESSION_INFOW", b, count)
 	if err != nil {
@@ -239,7 +237,7 @@ func decodeSessions(b []byte, address uint64, count uint32) ([]win.ISCSISession,
 	return sessions, nil
 }
 
-// decodeConnections reads where the connections of a session lead.
+// decodeConnections returns the remote portals of a session's connections.
 func decodeConnections(b []byte, address uint64, info sessionInfo) ([]win.ISCSIPortal, error) {
 	if info.connectionCount == 0 || info.connections == 0 {
 		return nil, nil
@@ -286,8 +284,7 @@ func decodePersistentLogins(b []byte, count uint32) ([]persistentLogin, error) {
 	return elements[persistentLogin]("PERSISTENT_ISCSI_LOGIN_INFOW", b, count)
 }
 
-// decodeMultiSZ reads a list of strings that ends with an empty one, or with the
-// buffer.
+// decodeMultiSZ reads a list of strings, up to an empty string or the end of the buffer.
 func decodeMultiSZ(b []byte) ([]string, error) {
 	var list []string
 	for len(b) >= 2 {
@@ -304,8 +301,8 @@ func decodeMultiSZ(b []byte) ([]string, error) {
 	return list, nil
 }
 
-// wideAt reads the text at an address in a buffer, of so many bytes with its NUL at most;
-// there is none at 0.
+// wideAt reads the text at an address in a buffer, of at most longest bytes including the NUL. The
+// text at address 0 is empty.
 func wideAt(b []byte, base, address uint64, longest int) (string, error) {
 	if address == 0 {
 		return "", nil
@@ -322,7 +319,7 @@ func wideAt(b []byte, base, address uint64, longest int) (string, error) {
 	return decodeWide(decodeUnits(b[:end])), nil
 }
 
-// wideLen returns how many bytes of b come before a NUL.
+// wideLen returns the number of bytes of b before a NUL.
 func wideLen(b []byte) (int, error) {
 	for i := 0; i+2 <= len(b); i += 2 {
 		if b[i] == 0 && b[i+1] == 0 {
@@ -332,9 +329,9 @@ func wideLen(b []byte) (int, error) {
 	return 0, fmt.Errorf("no NUL in %d bytes", len(b))
 }
 
-// decodeWide reads a string from an array, which has no NUL if the string fills it.
-// Half a surrogate pair becomes U+FFFD: no iSCSI name has one, and clients, to which
-// these texts are sent, accept only UTF-8.
+// decodeWide reads a string from an array. A string filling the array has no NUL. Half a surrogate
+// pair becomes U+FFFD: iSCSI names have none, and clients, the readers of these texts, accept only
+// UTF-8.
 func decodeWide(u []uint16) string {
 	if end := slices.Index(u, 0); end >= 0 {
 		u = u[:end]
@@ -342,7 +339,7 @@ func decodeWide(u []uint16) string {
 	return string(utf16.Decode(u))
 }
 
-// elements copies count structures from the front of b. T has no pointers.
+// elements copies count structures from the front of b. T must be free of pointers.
 func elements[T any](what string, b []byte, count uint32) ([]T, error) {
 	size := unsafe.Sizeof(*new(T))
 	if uint64(count) > uint64(len(b))/uint64(size) {
@@ -353,17 +350,17 @@ func elements[T any](what string, b []byte, count uint32) ([]T, error) {
 	return list, nil
 }
 
-// The first buffer for a report of the initiator has firstISCSIReport bytes. A report of
-// more than maxISCSIReport is refused, since a portal can announce any number of targets.
+// The first buffer for a report of the initiator has firstISCSIReport bytes. A report larger than
+// maxISCSIReport is refused, because a portal can announce any number of targets.
 const (
 	firstISCSIReport = 4 << 10
 	maxISCSIReport   = 16 << 20
 )
 
-// iscsiReport calls f with larger and larger buffers until one is large enough, and
-// decodes its contents. f gets the number of elements of the given size for which the
-// buffer has room. It returns the number that it needs or has written. Buffers are
-// erased, since some reports contain passwords.
+// iscsiReport calls f with increasing buffers until a buffer is large enough, and decodes the
+// contents. f gets the number of elements of the given size that fit into the buffer, and returns
+// the number of elements required or written. Buffers are erased, because some reports contain
+// passwords.
 func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error,
 	decode func(buf []byte) (T, error)) (report T, err error) {
 	buf, err := grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
@@ -391,8 +388,8 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 	return decode(buf)
 }
 
-// bufferTooSmall reports whether a status means that the buffer was too small. Some
-// statuses have the error number only in their lower half.
+// bufferTooSmall reports whether a status means a small buffer. Some statuses have the error number
+// only in their lower half.
 func bufferTooSmall(err error) bool {
 	var code winerr.Errno
 	ok := errors.As(err, &code)

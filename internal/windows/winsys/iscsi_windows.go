@@ -17,11 +17,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// The iSCSI initiator is the service MSiSCSI, which iscsidsc.dll calls. Such a call can't
-// be cancelled; if its context has ended before, it isn't made. Errors are those of the
-// service.
+// The iSCSI initiator is the service MSiSCSI, which iscsidsc.dll calls. Such calls are
+// uninterruptible; after the end of ctx, new calls fail at once. Errors are those of the service.
 //
-// All portals and sessions are those of any initiator port of the node.
+// Portals and sessions are those of all initiator ports of the node.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
@@ -79,7 +78,7 @@ func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([
 	if err != nil {
 		return nil, err
 	}
-	// The size is in bytes. The buffer has room for as many UTF-16 units, in case
+	// The size is in bytes. The buffer has room for the same number of UTF-16 units, in case
 	// Windows takes the size as units, as ReportIScsiTargetsW does.
 	return iscsiReport(ctx, 2, func(size *uint32, buf []byte) error {
 		return iscsiStatus(getISCSITargetInformation(name, nil, iscsiDiscoveryMechanisms, size, &buf[0]))
@@ -161,9 +160,9 @@ func persistentLogins(ctx context.Context) ([]persistentLogin, error) {
 	}, func(buf []byte) ([]persistentLogin, error) { return decodePersistentLogins(buf, count) })
 }
 
-// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW with the values that
-// ReportIScsiPersistentLoginsW returns for the login, including the symbolic name of its
-// portal. If there is no such login, the error is [winerr.ErrorNotFound].
+// RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW with the values returned by
+// ReportIScsiPersistentLoginsW for the login, including the symbolic name of its portal. For an
+// unknown login, the error is [winerr.ErrorNotFound].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
@@ -218,8 +217,8 @@ func iscsiNamePtr(name string) (*uint16, error) {
 	return utf16Ptr(name)
 }
 
-// iscsiStatus is the error of a call: an ISDSC_STATUS, or the error for a Windows without
-// the DLL or the function.
+// iscsiStatus returns the error of a call: an ISDSC_STATUS, or the error for a Windows without the
+// DLL or the function.
 func iscsiStatus(err error) error {
 	switch e := err.(type) {
 	case syscall.Errno:

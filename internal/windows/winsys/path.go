@@ -10,11 +10,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// extendedPath returns the `\\?\` form of a full path with a drive letter, of a UNC
-// path, or of a path that has it already. Such a path may be longer than MAX_PATH,
-// and Windows hands it to the file system as it is, so that what a caller has
-// checked is what is opened. A relative path, one with the elements "." or "..", and
-// a device path give [winerr.ErrorInvalidName].
+// extendedPath returns the `\\?\` form of a full path with a drive letter, of a UNC path, or of an
+// extended path. An extended path may be longer than MAX_PATH, and Windows hands the path to the
+// file system unchanged: the checked path is the opened path. A relative path, a path with the
+// elements "." or "..", and a device path give [winerr.ErrorInvalidName].
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func extendedPath(path string) (string, error) {
@@ -41,23 +40,23 @@ func extendedPath(path string) (string, error) {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// ntPath returns the name by which NtCreateFile opens a full path.
+// ntPath returns NtCreateFile's name of a full path.
 func ntPath(path string) (string, error) {
 	extended, err := extendedPath(path)
 	if err != nil {
 		return "", err
 	}
 	name := extended[len(`\\?\`):]
-	// A backslash at the end says "this directory", and NtCreateFile takes it for
-	// the root of a drive or volume only.
+	// A backslash at the end means "this directory", which NtCreateFile accepts only for the root
+	// of a drive or volume.
 	if trimmed := strings.TrimSuffix(name, `\`); strings.Contains(trimmed, `\`) {
 		name = trimmed
 	}
 	return `\??\` + name, nil
 }
 
-// checkBelow refuses what isn't the name of a file below a directory: elements that
-// lead elsewhere or nowhere, a stream.
+// checkBelow refuses everything but the name of a file below a directory: streams, and elements
+// that lead elsewhere or nowhere.
 func checkBelow(path string) error {
 	for name := range strings.SplitSeq(path, `\`) {
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/:\x00") {
@@ -67,12 +66,11 @@ func checkBelow(path string) error {
 	return nil
 }
 
-// maxPath is MAX_PATH: so many UTF-16 units, with the NUL at its end, a path can
-// have that isn't extended.
+// maxPath is MAX_PATH: the longest plain path in UTF-16 units, including the NUL at its end.
 const maxPath = 260
 
-// directoryPath returns path with the backslash at its end that calls of the mount
-// manager need, in its extended form if it is too long for the common one.
+// directoryPath returns path with the final backslash required by calls of the mount manager, in
+// its extended form if too long for the plain form.
 func directoryPath(path string) string {
 	if !strings.HasSuffix(path, `\`) {
 		path += `\`
@@ -86,8 +84,7 @@ func directoryPath(path string) string {
 	return path // Windows will say what is wrong with it
 }
 
-// sameInterfaces reports whether two lists hold the same device interfaces, in any
-// order.
+// sameInterfaces reports whether two lists hold the same device interfaces, in any order.
 func sameInterfaces(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.EqualFunc(a, b, strings.EqualFold)

@@ -15,7 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// DeviceInterfaces is CM_Get_Device_Interface_ListW for the interfaces that are present.
+// DeviceInterfaces is CM_Get_Device_Interface_ListW for present interfaces.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_get_device_interface_listw
 func (s *System) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
@@ -62,8 +62,8 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 	return cm(cmReenumerateDevNode(node, cmReenumerateSynchronous))
 }
 
-// deviceInstance returns the id of the device instance behind an interface, with
-// the NUL at its end.
+// deviceInstance returns the id of the device instance behind an interface, with the NUL at its
+// end.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_get_device_interface_propertyw
 func deviceInstance(interfacePath string) (id [maxDeviceIDLen + 1]uint16, err error) {
@@ -83,7 +83,7 @@ func deviceInstance(interfacePath string) (id [maxDeviceIDLen + 1]uint16, err er
 	return id, nil
 }
 
-// cm is the error of a configuration manager call.
+// cm returns the error of a configuration manager call.
 func cm(ret windows.CONFIGRET) error {
 	if ret == windows.CR_SUCCESS {
 		return nil
@@ -91,8 +91,8 @@ func cm(ret windows.CONFIGRET) error {
 	return errno(ret)
 }
 
-// NotifyArrivals implements [win.Notices]. If Windows sends no notices, the interfaces are
-// listed every second instead.
+// NotifyArrivals implements [win.Notices]. If Windows sends no notices, the interfaces are listed
+// every second instead.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_register_notification
 func (s *System) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
@@ -134,8 +134,8 @@ func (w *watcher) register(class winid.GUID) (stop func(), err error) {
 	}, nil
 }
 
-// arrivalCallback is the CM_NOTIFY_CALLBACK of all registrations, since the number of
-// callbacks of a program is limited and they are never freed.
+// arrivalCallback is the CM_NOTIFY_CALLBACK of all registrations, because the number of a program's
+// callbacks is limited and they are never freed.
 var arrivalCallback = sync.OnceValue(func() uintptr { return windows.NewCallback(onArrival) })
 
 // onArrival runs on a thread of Windows and must be quick. The only actions are the

@@ -68,7 +68,7 @@ const (
 	selfRelative       = 0x8000
 )
 
-// denyCreationACE is an ACCESS_DENIED_ACE without flags, so that nothing inherits it: it
+// denyCreationACE is an ACCESS_DENIED_ACE without flags, and so without inheritance: the entry
 // denies FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY to Everyone, S-1-1-0.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winnt/ns-winnt-access_denied_ace and
@@ -79,9 +79,8 @@ var denyCreationACE = []byte{
 	1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, // revision 1, one number after the authority 1
 }
 
-// accessList returns the header and the entries of the access list in a self-relative
-// security descriptor. A descriptor without a list lets everybody do everything: it gives
-// no header.
+// accessList returns the header and the entries of the access list in a self-relative security
+// descriptor. A descriptor without a list, giving everybody all rights, has no header.
 func accessList(descriptor []byte) (header []byte, entries [][]byte, err error) {
 	if len(descriptor) < descriptorSize {
 		return nil, nil, errorInvalidACL
@@ -120,11 +119,11 @@ func creationDenied(descriptor []byte) (bool, error) {
 	return slices.ContainsFunc(entries, isDenyCreation), err
 }
 
-// denyCreation returns a self-relative security descriptor that has only an access list:
-// that of a descriptor with denyCreationACE before all others, or without it. It returns nil
-// if nothing is to change.
+// denyCreation returns a self-relative security descriptor with only an access list: the
+// descriptor's list with denyCreationACE before all other entries, or without denyCreationACE. If
+// the list is already as wanted, the result is nil.
 //
-// Entries that deny stand before those that allow.
+// Entries that deny stand before entries that allow.
 //
 // Source: https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl
 func denyCreation(descriptor []byte, deny bool) ([]byte, error) {
@@ -145,9 +144,9 @@ func denyCreation(descriptor []byte, deny bool) ([]byte, error) {
 	return withEntries(descriptor, header, entries)
 }
 
-// withEntries returns a self-relative security descriptor that has only an access list: that of a
-// descriptor, with its header, and with other entries. That the list is protected, and that entries in
-// it were inherited, stays as it was: for the latter both bits must be set.
+// withEntries returns a self-relative security descriptor with only an access list: the header of a
+// descriptor's list, and the given entries. The control bits for protection and for inherited
+// entries are kept: the latter needs both bits set.
 //
 // Source: MS-DTYP 2.4.6
 func withEntries(descriptor, header []byte, entries [][]byte) ([]byte, error) {
@@ -206,9 +205,9 @@ func encodeACE(e win.ACE) []byte {
 	return append(le.AppendUint32(b, uint32(e.Rights)), sid...)
 }
 
-// addAccess returns a self-relative security descriptor that has only an access list: that of a
-// descriptor with entries behind those that aren't inherited. It returns nil if the list has all of
-// them.
+// addAccess returns a self-relative security descriptor with only an access list: the descriptor's
+// list with entries inserted before inherited ones. If the list has all of them already, the result
+// is nil.
 func addAccess(descriptor []byte, entries []win.ACE) ([]byte, error) {
 	list, err := decodeAccess(descriptor)
 	if err != nil {
@@ -234,8 +233,8 @@ func addAccess(descriptor []byte, entries []win.ACE) ([]byte, error) {
 	return withEntries(descriptor, header, slices.Insert(old, index, missing...))
 }
 
-// isPrivate reports whether the owner of a self-relative security descriptor, and everybody to whom
-// its list allows something, is SYSTEM, the Administrators or self.
+// isPrivate reports whether SYSTEM, the Administrators or self own a self-relative security
+// descriptor, and whether its list allows something only to these accounts.
 func isPrivate(descriptor, self []byte) (bool, error) {
 	header, entries, err := accessList(descriptor)
 	if err != nil || header == nil { // without a list everybody may do everything
@@ -259,7 +258,7 @@ func isPrivate(descriptor, self []byte) (bool, error) {
 	return true, nil
 }
 
-// leadingSID returns the SID with which b begins, or nil.
+// leadingSID returns the SID at the beginning of b, or nil.
 func leadingSID(b []byte) []byte {
 	if len(b) < sidHeader {
 		return nil

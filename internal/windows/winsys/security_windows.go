@@ -73,9 +73,9 @@ func (f *file) AddAccess(ctx context.Context, entries []win.ACE) error {
 	return f.changeAccess(ctx, func(descriptor []byte) ([]byte, error) { return addAccess(descriptor, entries) })
 }
 
-// changeAccess sets the access list that change makes of the present one, unless that is nil.
-// SetSecurityInfo would also hand inherited entries down to what is below the directory, and through a
-// mount point to what is on the volume.
+// changeAccess replaces the access list by the result of change, unless the result is nil.
+// SetSecurityInfo would also pass inherited entries down to everything below the directory and,
+// through a mount point, on the volume.
 func (f *file) changeAccess(ctx context.Context, change func(descriptor []byte) ([]byte, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// withService calls f with a service that is opened with only the given rights. Some
-// services of Windows refuse further rights even to administrators.
+// withService calls f with a service, opened with only the given rights. Some services of Windows
+// refuse further rights even to administrators.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/service-security-and-access-rights
 func withService(ctx context.Context, name string, rights uint32, f func(service windows.Handle) error) error {

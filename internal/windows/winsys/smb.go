@@ -15,15 +15,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys/wmi"
 )
 
-// The global mappings are objects of MSFT_SmbGlobalMapping. Microsoft documents its
-// sibling MSFT_SmbMapping, and the commands of PowerShell that call it.
+// The global mappings are objects of MSFT_SmbGlobalMapping. Microsoft documents the related class
+// MSFT_SmbMapping, and the commands of PowerShell that call it.
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbmapping
 // and https://learn.microsoft.com/powershell/module/smbshare/new-smbglobalmapping
 const (
 	smbNamespace = `root\Microsoft\Windows\SMB`
 	smbClass     = "MSFT_SmbGlobalMapping"
-	// smbQuery selects all properties, since an object that lacks its keys has no path.
+	// smbQuery selects all properties, because an object without its keys has no path.
 	smbQuery = "SELECT * FROM " + smbClass
 
 	smbConnectionQuery = "SELECT * FROM MSFT_SmbConnection"
@@ -67,7 +67,7 @@ func listSMBMappings(ctx context.Context, c classes) (mappings []win.SMBMapping,
 	return mappings, nil
 }
 
-// smbMapping reads a mapping from its object, where the drive letter is empty or NULL if there is none.
+// smbMapping reads a mapping from its object. A missing drive letter is empty or NULL.
 //
 // Source: https://github.com/microsoft/wmi, server2019/root/microsoft/windows/smb/MSFT_SmbGlobalMapping.go
 func smbMapping(o object) (m win.SMBMapping, err error) {
@@ -92,8 +92,8 @@ func smbMapping(o object) (m win.SMBMapping, err error) {
 	return m, err
 }
 
-// createSMBMapping leaves out LocalPath and Persistent. Without a user name the
-// node's own account is taken, as the published daemon does.
+// createSMBMapping omits LocalPath and Persistent. With an empty user name, Windows uses the node's
+// own account, as in the published daemon.
 func createSMBMapping(c classes, remotePath string, o win.SMBMappingOptions) error {
 	in := map[string]any{"RemotePath": remotePath, "RequirePrivacy": o.RequirePrivacy}
 	if o.Username != "" {
@@ -111,10 +111,9 @@ func createSMBMapping(c classes, remotePath string, o win.SMBMappingOptions) err
 	return smbResult("Create", result)
 }
 
-// smbCredential returns user name and password in the form that PowerShell's
-// New-SmbGlobalMapping makes of a PSCredential: joined by a colon, with a backslash
-// before each backslash and colon of the user name. The password isn't escaped. The
-// caller must clear the text.
+// smbCredential returns user name and password in the form of PowerShell's New-SmbGlobalMapping for
+// a PSCredential: joined by a colon, with a backslash before each backslash and colon of the user
+// name. The password isn't escaped. The caller must clear the text.
 //
 // Source: cimConverter.cs of PowerShell, which the published daemon follows too
 func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
@@ -124,7 +123,7 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 			return nil, fmt.Errorf("a credential that isn't text: %w", winerr.ErrorInvalidParameter)
 		}
 	}
-	// It is large enough from the start: growing would leave a copy behind.
+	// The full capacity is allocated at the start: growing would leave a copy behind.
 	credential := make(wmi.Secret, 0, 2*len(o.Username)+1+len(password))
 	for _, r := range o.Username {
 		if r == '\\' || r == ':' {
@@ -139,7 +138,7 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 	return credential, nil
 }
 
-// removeSMBMapping removes the mapping with a name, by the path that its object has.
+// removeSMBMapping removes the mapping with a name, by the path of its object.
 func removeSMBMapping(ctx context.Context, c classes, name string) error {
 	var paths []string
 	err := c.find(ctx, smbQuery, func(o object) error {
@@ -175,9 +174,9 @@ func removeSMBMapping(ctx context.Context, c classes, name string) error {
 	return nil
 }
 
-// smbResult turns a method's result into an error. Microsoft documents no results of
-// this class. So far, its errors were seen only as errors of the call, with Windows
-// error numbers. So a result is taken as a Windows error number or an HRESULT.
+// smbResult turns a method's result into an error. Results of this class are undocumented; so far,
+// errors were seen only as errors of the call, with Windows error numbers. Therefore a result is
+// taken as a Windows error number or an HRESULT.
 func smbResult(method string, result uint32) error {
 	switch {
 	case result == 0:

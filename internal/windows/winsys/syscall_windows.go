@@ -5,7 +5,7 @@ package winsys
 
 import "golang.org/x/sys/windows"
 
-// What golang.org/x/sys/windows lacks; go generate makes zsyscall_windows.go of it.
+// Functions missing from golang.org/x/sys/windows; go generate makes zsyscall_windows.go.
 
 //sys	cancelSynchronousIo(thread windows.Handle) (err error) = kernel32.CancelSynchronousIo
 //sys	getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint32) (length uint32, err error) = kernel32.GetSystemFirmwareTable
@@ -18,8 +18,7 @@ import "golang.org/x/sys/windows"
 //sys	cmRegisterNotification(filter *notifyFilter, context *watcher, callback uintptr, notification *windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Register_Notification
 //sys	cmUnregisterNotification(notification windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Unregister_Notification
 
-// devpkeyDeviceInstanceID is DEVPKEY_Device_InstanceId, which device interfaces
-// have too.
+// devpkeyDeviceInstanceID is DEVPKEY_Device_InstanceId, also a property of device interfaces.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/install/devpkey-device-instanceid
 var devpkeyDeviceInstanceID = windows.DEVPROPKEY{

@@ -19,10 +19,9 @@ import (
 
 // Options configure a System.
 type Options struct {
-	// Logger logs the privileges that are missing, and that Windows sends no notices of
-	// arrivals. Default: they aren't logged.
+	// Logger logs missing privileges, and the absence of notices of arrivals. Default: no log.
 	Logger *slog.Logger
-	// Handles, in tests, keeps the stack of each open handle, which Close reports.
+	// Handles, in tests, keeps the stack of each open handle, for the report of Close.
 	Handles *handletrack.Tracker
 }
 
@@ -34,8 +33,8 @@ type System struct {
 	noNotices sync.Once    // logs once that Windows sends no notices
 }
 
-// Open enables the privileges that the calls need, for the whole process. One that
-// the process doesn't hold is logged.
+// Open enables the privileges required by the calls, for the whole process. Missing privileges are
+// logged.
 func Open(o Options) (*System, error) {
 	s := &System{log: o.Logger, tracker: o.Handles}
 	if s.log == nil {
@@ -51,8 +50,8 @@ func Open(o Options) (*System, error) {
 	return s, nil
 }
 
-// Close returns an error if devices or files are still open. With Options.Handles the
-// error lists where they were opened, and those of notifications too.
+// Close returns an error if devices or files are still open. With Options.Handles the error lists
+// the places of opening, for notifications too.
 func (s *System) Close() error {
 	if err := s.tracker.Err(); err != nil {
 		return err
@@ -87,8 +86,8 @@ func (h *handle) Close() error {
 	return errno(err)
 }
 
-// enablePrivileges enables the named privileges in the token of the process, and
-// returns those that it doesn't hold or Windows doesn't know.
+// enablePrivileges enables the named privileges in the token of the process, and returns privileges
+// missing from the token or unknown to Windows.
 //
 // Source: https://learn.microsoft.com/windows/win32/secauthz/enabling-and-disabling-privileges-in-c--
 func enablePrivileges(names ...string) (missing []string, err error) {
@@ -132,8 +131,8 @@ func lookupPrivilege(name string) (luid windows.LUID, err error) {
 	return luid, err
 }
 
-// tokenPrivileges returns the privileges of a token with their attributes.
-// AdjustTokenPrivileges doesn't fail for one that the token lacks.
+// tokenPrivileges returns the privileges of a token with their attributes. AdjustTokenPrivileges
+// itself succeeds for privileges missing from the token.
 func tokenPrivileges(token windows.Token) (map[windows.LUID]uint32, error) {
 	var size uint32
 	if err := windows.GetTokenInformation(token, windows.TokenPrivileges, nil, 0,

@@ -105,8 +105,9 @@ func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string)
 	return windows.UTF16ToString(name[:]), nil
 }
 
-// maxPathNames bounds the list of a volume's mount points, in UTF-16 units. Of a longer list Windows may give a part, but not
-// which, and anybody who can write to a directory of an NTFS volume can make any number of mount points there.
+// maxPathNames bounds the list of a volume's mount points, in UTF-16 units. From a longer list,
+// Windows may return an arbitrary part. Anyone with write access to a directory of an NTFS volume
+// can make any number of mount points there.
 const maxPathNames = 16 << 20
 
 // VolumePathNames is GetVolumePathNamesForVolumeNameW.

@@ -20,14 +20,12 @@ import (
 //sys	sysFreeString(s bstr) = oleaut32.SysFreeString
 //sys	variantClear(v *variant) (ret HRESULT) = oleaut32.VariantClear
 
-// object is a COM object, which begins with the address of its table of methods. It is
-// in COM's memory.
+// object is a COM object in COM's memory. The object begins with the address of its method table.
 type object struct {
 	table unsafe.Pointer
 }
 
-// call calls a method. Pointers among the arguments must be converted in the call
-// itself.
+// call calls a method. Pointers among the arguments must be converted in the call itself.
 //
 //go:uintptrescapes
 func (o *object) call(slot int, args ...uintptr) HRESULT {
@@ -63,12 +61,12 @@ func copyBSTR(u []uint16) (bstr, error) {
 	return b, nil
 }
 
-// text returns the characters in COM's memory. length is their number.
+// text returns length characters from COM's memory.
 func (b bstr) text(length int) []uint16 {
 	return unsafe.Slice(*(**uint16)(unsafe.Pointer(&b)), length)
 }
 
-// bstrs makes BSTRs for one call and frees them after it.
+// bstrs makes BSTRs for one call and frees them afterwards.
 type bstrs struct {
 	all []bstr
 	err error // of the first string that couldn't be made

@@ -1,12 +1,11 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wmi makes the calls to Windows Management Instrumentation that package winsys
-// needs: it selects objects and executes methods on this computer, through the COM
-// interfaces of wbemcli.h.
+// Package wmi makes the calls to Windows Management Instrumentation for package winsys: selecting
+// objects and executing methods on this computer, through the COM interfaces of wbemcli.h.
 //
-// COM is bound to a thread. So a connection, and all objects that come from it, can be
-// used only within one function call, which stays on its operating system thread.
+// COM is bound to a thread. Therefore a connection, and all its objects, can be used only within
+// one function call, which stays on its operating system thread.
 package wmi
 
 import (
@@ -79,7 +78,7 @@ type variant struct {
 	_     uint64
 }
 
-// HRESULT is the result of a COM call that failed.
+// HRESULT is the result of a failed COM call.
 type HRESULT uint32
 
 // Results with a meaning of their own.
@@ -125,12 +124,14 @@ const (
 	kindHRESULT = "HRESULT" // MI_RESULT_TYPE_HRESULT
 )
 
-// systemError is what the message id of a provider's error begins with if its number is Windows'. It isn't
-// localized. Seen in https://github.com/kubernetes-csi/csi-proxy/issues/206.
+// systemError begins the message id of a provider's error if the number is Windows'. The message id
+// isn't localized.
+//
+// Seen in https://github.com/kubernetes-csi/csi-proxy/issues/206.
 const systemError = "Windows System Error "
 
-// explained is the error of a method whose provider gave an error number of some kind, and a message id.
-// That says more than the result r, which may be WBEM_E_FAILED for any cause.
+// explained returns the error of a method whose provider gave an error number of some kind, and a
+// message id. They are more specific than the result r, which may be WBEM_E_FAILED for any cause.
 func explained(r HRESULT, kind string, number uint32, messageID string) error {
 	if text, ok := strings.CutPrefix(messageID, systemError); ok && kind != kindWin32 && kind != kindHRESULT {
 		if n, err := strconv.ParseUint(text, 10, 32); err == nil {
@@ -148,12 +149,12 @@ func explained(r HRESULT, kind string, number uint32, messageID string) error {
 	return r
 }
 
-// Secret is a secret parameter of a method, in UTF-16 without a NUL. The copy made of it
-// for COM is erased before it is freed. The caller must clear its own. The copies that
-// COM makes on the way to the provider can't be erased.
+// Secret is a secret parameter of a method, in UTF-16 without a NUL. The copy for COM is erased
+// before being freed. The caller must clear the original. COM's own copies on the way to the
+// provider remain in memory.
 type Secret []uint16
 
-// Format writes a placeholder, whatever the verb.
+// Format writes a placeholder for every verb.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[secret]") }
 
 func (r HRESULT) failed() bool { return int32(r) < 0 }

@@ -32,9 +32,8 @@ type Services struct {
 	o *object
 }
 
-// Connect connects to a namespace, such as `root\cimv2`, calls f and returns its error.
-// The connection and the objects from it can be used only within f. Connecting takes
-// two minutes at most.
+// Connect connects to a namespace, such as `root\cimv2`, calls f and returns its error. The
+// connection and its objects can be used only within f. Connecting takes two minutes at most.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/creating-a-wmi-application-using-c-
 func Connect(ctx context.Context, namespace string, f func(*Services) error) error {
@@ -87,7 +86,7 @@ func initialize() HRESULT {
 	}
 }
 
-// actForCaller lets the service act with this process's identity. By default it can only
+// actForCaller lets the service act with this process's identity. By default, the service can only
 // identify the caller.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/setting-the-security-levels-on-a-wmi-connection
@@ -99,8 +98,8 @@ func (o *object) actForCaller() error {
 	return nil
 }
 
-// Select calls f with each object that a query selects, until f fails. An object can be
-// used until f returns. A query must not contain text from outside.
+// Select calls f with each object selected by a query, until f fails. An object is valid until f
+// returns. Queries must be free of external text.
 func (s *Services) Select(ctx context.Context, query string, f func(*Object) error) error {
 	var strings bstrs
 	defer strings.free()
@@ -133,7 +132,7 @@ func (s *Services) Select(ctx context.Context, query string, f func(*Object) err
 	}
 }
 
-// next waits for the next object, and looks at ctx now and then.
+// next waits for the next object, and checks ctx now and then.
 func next(ctx context.Context, objects *object) (o *object, more bool, err error) {
 	const timeout = 500 // milliseconds
 	for {
@@ -153,10 +152,10 @@ func next(ctx context.Context, objects *object) (o *object, more bool, err error
 	}
 }
 
-// Call executes a method of the object with the given path, or of the class if path
-// is the class's name, and waits for its end. A parameter in in is a string, a
-// Secret, a bool or a uint32; those left out stay NULL. The caller closes the result,
-// which has the method's ReturnValue and out parameters.
+// Call executes a method of the object with the given path, or of the class if path is the class's
+// name, and waits for its end. A parameter in in is a string, a Secret, a bool or a uint32; missing
+// parameters stay NULL. The caller closes the result, which has the method's ReturnValue and out
+// parameters.
 func (s *Services) Call(class, path, method string, in map[string]any) (*Object, error) {
 	parameters, err := s.parameters(class, method, in)
 	if err != nil {
@@ -181,10 +180,9 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	return &Object{out}, nil
 }
 
-// providerError is the error of a call that has just failed with r on this thread.
-// Providers leave an object, an MSFT_WmiError, with their own error number. Only that
-// number is used: the object's texts are localized, and may contain parameters of the
-// call, including secrets.
+// providerError returns the error of a call that has just failed with r on this thread. Providers
+// leave an MSFT_WmiError object with their own error number. Only the number is used: the object's
+// texts are localized, and may contain parameters of the call, including secrets.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/wbemcli/nf-wbemcli-iwbemservices-execmethod
 // and https://learn.microsoft.com/previous-versions/windows/desktop/ramgmtpsprov/msft-wmierror
@@ -215,8 +213,8 @@ func providerError(r HRESULT) error {
 	return explained(r, kind, number, messageID)
 }
 
-// parameters returns the object that holds a method's in parameters, nil if there
-// are none. It fails if there is no such class or method.
+// parameters returns the object with a method's in parameters, or nil for a method without in
+// parameters. An unknown class or method is an error.
 func (s *Services) parameters(class, method string, in map[string]any) (*object, error) {
 	var strings bstrs
 	defer strings.free()
@@ -329,7 +327,7 @@ func (o *Object) Get(name string) (any, error) {
 	return nil, fmt.Errorf("property %s: VARIANT of type %d: %w", name, v.vt, winerr.ErrorNotSupported)
 }
 
-// String returns a property that is a string; NULL is empty.
+// String returns a string property; NULL is empty.
 func (o *Object) String(name string) (string, error) {
 	v, err := o.Get(name)
 	if err != nil || v == nil {
@@ -342,7 +340,7 @@ func (o *Object) String(name string) (string, error) {
 	return s, nil
 }
 
-// Uint32 returns a property that is an unsigned integer.
+// Uint32 returns an unsigned integer property.
 func (o *Object) Uint32(name string) (uint32, error) {
 	v, err := o.Get(name)
 	if err != nil {
@@ -355,8 +353,7 @@ func (o *Object) Uint32(name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// Uint64 returns a property that is an unsigned integer of 64 bits, which WMI passes as a
-// string.
+// Uint64 returns a 64-bit unsigned integer property, which WMI passes as a string.
 func (o *Object) Uint64(name string) (uint64, error) {
 	text, err := o.String(name)
 	if err != nil {
