@@ -1,10 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handletrack finds handles that were opened and not closed, for tests of
-// implementations of the seam. An implementation that is given a Tracker tracks each
-// handle that it opens. At its end it reports the handles that are still open, even
-// those that were collected as garbage.
+// Package handletrack finds leaked handles, for tests of implementations of the seam. An
+// implementation with a Tracker tracks each handle that it opens. At the end, the implementation
+// reports all open handles, even handles collected as garbage.
 package handletrack
 
 import (
@@ -15,15 +14,15 @@ import (
 	"sync"
 )
 
-// Tracker knows the handles that are open. Its methods may be called concurrently.
-// A nil Tracker does nothing; production uses that.
+// Tracker knows all open handles. All methods may be called concurrently. Production uses a nil
+// Tracker: all methods are then no-ops.
 type Tracker struct {
 	mu   sync.Mutex
 	open []*opened // in the order in which they were opened
 }
 
-// opened is an open handle. It doesn't refer to the handle itself, so that a
-// forgotten one can be collected.
+// opened is an open handle, without a reference to the handle itself: a forgotten handle can still
+// be collected.
 type opened struct {
 	what  string
 	stack []uintptr
@@ -34,8 +33,8 @@ func New() *Tracker { return new(Tracker) }
 
 func nothing() {}
 
-// Track records that the caller opened a handle to what, such as a path. It returns a
-// function that records the closing and may be called more than once.
+// Track records that the caller opened a handle to what, such as a path. The returned function
+// records the closing and may be called more than once.
 func (t *Tracker) Track(what string) (closed func()) {
 	if t == nil {
 		return nothing
@@ -57,8 +56,7 @@ func (t *Tracker) Track(what string) (closed func()) {
 // maxStack is how many calls of a stack are kept.
 const maxStack = 32
 
-// Err returns an error that lists the handles that are open, each with the stack that
-// opened it. If there are none, the error is nil.
+// Err returns an error that lists all open handles, each with the stack of its opening, or nil.
 func (t *Tracker) Err() error {
 	if t == nil {
 		return nil

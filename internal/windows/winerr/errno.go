@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package winerr has the error numbers of Windows, and what they mean.
+// Package winerr has the error numbers of Windows, and their meanings.
 package winerr
 
 import (
@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// Errno is a Windows system error number as GetLastError returns it. It is the
-// only form in which the seam reports that Windows refused a call.
+// Errno is a Windows system error number from GetLastError. The seam reports every refused call as
+// an Errno.
 //
 // Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
 type Errno uint32
 
-// The error numbers that operations tell apart or that the simulated node gives.
+// The error numbers distinguished by operations or returned by the simulated node.
 const (
 	ErrorInvalidFunction            Errno = 1
 	ErrorFileNotFound               Errno = 2
@@ -135,8 +135,8 @@ const (
 	ErrorInvalidReparseData         Errno = 4392
 	ErrorReparseTagInvalid          Errno = 4393
 	ErrorReparseTagMismatch         Errno = 4394
-	// ErrorReparsePointEncountered is the answer to an open that refuses reparse
-	// points on its way (OBJ_DONT_REPARSE).
+	// ErrorReparsePointEncountered is the error of an open with OBJ_DONT_REPARSE for a reparse
+	// point on the way.
 	ErrorReparsePointEncountered Errno = 4395
 	ErrorResourceNotAvailable    Errno = 5006
 	// FVELockedVolume is FVE_E_LOCKED_VOLUME: BitLocker holds the volume locked.
@@ -145,7 +145,7 @@ const (
 	StatusInvalidSignature Errno = 0xC000A000
 )
 
-// The results of WMI that operations tell apart.
+// The results of WMI distinguished by operations.
 //
 // Source: https://learn.microsoft.com/windows/win32/wmisdk/wmi-error-constants
 const (
@@ -154,7 +154,7 @@ const (
 	WBEMInvalidClass     Errno = 0x80041010
 )
 
-// The status codes of the iSCSI initiator (ISDSC_*) that operations tell apart.
+// The status codes of the iSCSI initiator (ISDSC_*) distinguished by operations.
 //
 // Source: iscsierr.h of the Windows SDK
 const (
@@ -192,10 +192,10 @@ const (
 	ISDSCRemoveConnectionInProgress    Errno = 0xEFFF0062
 )
 
-// Error gives a short English text and the number. The text is ours, not the
-// system's: system texts are localized, so nothing may depend on them.
+// Error returns a short English text and the number. The text is ours: system texts are localized,
+// and unusable for comparisons.
 func (e Errno) Error() string {
-	// The numbers have the form of Microsoft's pages, so that people can search for them.
+	// Numbers have the form used on Microsoft's pages, for searching.
 	format := "Windows error %d"
 	if e > 0xFFFF {
 		format = "Windows error 0x%08X"
@@ -230,8 +230,8 @@ func (e Errno) Gone() bool {
 	return false
 }
 
-// IsGone reports whether err is a number for a device that has left the node. One such error proves
-// nothing: it may come from a device that is on its way.
+// IsGone reports whether err is a number for a device that has left the node. A single error proves
+// nothing: an arriving device may give the same number.
 func IsGone(err error) bool {
 	errno := Errno(0)
 	return errors.As(err, &errno) && errno.Gone()

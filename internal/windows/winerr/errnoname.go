@@ -5,10 +5,8 @@ package winerr
 
 import "fmt"
 
-// Name returns Microsoft's name of the error, such as ERROR_ACCESS_DENIED. A number that
-// has none here is written as Microsoft's pages write it: 1234, or 0x8004100E.
-//
-// Sources: winerror.h and iscsierr.h of the Windows SDK
+// Name returns Microsoft's name of the error, such as ERROR_ACCESS_DENIED. An unknown number has
+// the form used on Microsoft's pages: 1234, or 0x8004100E.
 func (e Errno) Name() string {
 	if known, ok := errnos[e]; ok {
 		return known.name
@@ -19,7 +17,7 @@ func (e Errno) Name() string {
 	return fmt.Sprint(uint32(e))
 }
 
-// errnos are Microsoft's name of each error that is known here, and our text.
+// errnos maps each known error to Microsoft's name and our text.
 var errnos = map[Errno]struct{ name, text string }{
 	ErrorInvalidFunction:    {"ERROR_INVALID_FUNCTION", "incorrect function"},
 	ErrorFileNotFound:       {"ERROR_FILE_NOT_FOUND", "The system cannot find the file specified"},

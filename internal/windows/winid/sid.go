@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// SID is a security identifier as text: S-1-5-32-545. Two that mean the same account are equal only if
-// both are as ParseSID and DecodeSID write them.
+// SID is a security identifier as text: S-1-5-32-545. SIDs can be compared with == only in the form
+// of ParseSID and DecodeSID.
 //
 // Source: https://learn.microsoft.com/windows/win32/secauthz/sid-components and MS-DTYP 2.4.2
 type SID string
 
-// Well-known accounts and groups. Those of containers are in no list of Microsoft's; `whoami` prints
+// Well-known accounts and groups. Microsoft lists none for containers; `whoami` prints
 // ContainerUser's (moby/buildkit#5791).
 //
 // Source: https://learn.microsoft.com/windows/win32/secauthz/well-known-sids
@@ -38,7 +38,7 @@ const (
 	maxAuthority   = 1<<48 - 1
 )
 
-// ParseSID reads a SID as text, and writes it as DecodeSID does: an authority of 2^32 or more is
+// ParseSID reads a SID as text and returns the form of DecodeSID: an authority of 2^32 or more is
 // hexadecimal.
 func ParseSID(text string) (SID, error) {
 	parts := strings.Split(text, "-")
@@ -80,7 +80,8 @@ func sidOf(authority uint64, numbers []uint32) SID {
 	return SID(text)
 }
 
-// Encode returns the bytes of a SID. One that ParseSID hasn't written may give nil.
+// Encode returns the bytes of a SID, or nil for a malformed SID. SIDs from ParseSID are
+// well-formed.
 func (s SID) Encode() []byte {
 	parts := strings.Split(string(s), "-")
 	if len(parts) < 4 {

@@ -16,10 +16,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Windows is this node's. What its methods return is described in package win.
+// Windows is this node's Windows. Package win documents the results of the methods.
 type Windows struct{}
 
-// errno makes an error number of Windows one of package win.
+// errno converts an error number of Windows to package winerr's.
 func errno(err error) error {
 	if e, ok := err.(syscall.Errno); ok {
 		return winerr.Errno(e)
@@ -104,7 +104,7 @@ func (Windows) FindVolumes(context.Context) (names []string, _ error) {
 	}
 }
 
-// VolumeInformation returns what a volume's file system is, by the volume's name or root.
+// VolumeInformation returns a volume's file system, by the volume's name or root.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumeinformationw
 func (Windows) VolumeInformation(_ context.Context, volume string) (win.VolumeInformation, error) {
@@ -134,7 +134,7 @@ func (Windows) FileAttributes(_ context.Context, path string) (win.FileAttribute
 	return win.FileAttributes(attributes), errno(err)
 }
 
-// VolumeOf returns the root of the volume that a directory is on.
+// VolumeOf returns the root of a directory's volume.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumepathnamew
 func (Windows) VolumeOf(_ context.Context, directory string) (root string, _ error) {
@@ -147,5 +147,5 @@ func (Windows) VolumeOf(_ context.Context, directory string) (root string, _ err
 	return windows.UTF16ToString(text), errno(err)
 }
 
-// directoryPath ends a path with the backslash that calls about volumes ask for.
+// directoryPath ends a path with the backslash required by calls about volumes.
 func directoryPath(path string) string { return strings.TrimRight(path, `\`) + `\` }
