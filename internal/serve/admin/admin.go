@@ -1,13 +1,13 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admin is the daemon's own endpoint, beside those of the drivers. The administrators of the
-// node alone can open it. A container's probes ask it whether the daemon is ready, so that they need no
-// port. A preStop hook asks it for a drain: where the end of a container gives the daemon a few seconds
-// only, it takes no new calls before that, and lets those under way finish.
+// Package admin serves the daemon's own endpoint, beside the drivers' endpoints. Only the node's
+// administrators can open the endpoint. A container's probes ask here whether the daemon is ready,
+// and so need no port. A preStop hook asks for a drain: the daemon takes no new calls and lets
+// running calls finish, where the end of a container would give the daemon only a few seconds.
 //
-// A connection to it does nothing, so a process that connects to find out who serves it disturbs nobody.
-// The endpoint is HTTP, which bounds what a client may send, and how slowly.
+// A connection alone has no effect, so a process that connects only to identify the server disturbs
+// nobody. The endpoint is HTTP, which bounds the size and the duration of requests.
 package admin
 
 import (
@@ -31,27 +31,27 @@ import (
 // EndpointName is the name of the endpoint.
 const EndpointName = "csi-proxy-admin"
 
-// Driver stands for a driver in the names of the endpoints at which administrators reach the whole node where the
-// published names aren't served.
+// Driver stands for a driver in the names of the administrators' endpoints. Administrators use
+// these endpoints for the whole node if the published names aren't served.
 const Driver = "administrators"
 
 const (
-	// MaxWait is the longest that a drain waits for calls.
+	// MaxWait is the longest time that a drain waits for calls.
 	MaxWait = time.Hour
-	// stopWithin is how long a drain goes on when it has waited: time to stop the daemon.
+	// stopWithin extends a drain after its wait: time to stop the daemon.
 	stopWithin = 30 * time.Second
-	// requestTimeout is how long a request may take to come.
+	// requestTimeout bounds the arrival of a request.
 	requestTimeout = 10 * time.Second
-	// writeTimeout is how long an answer may take to be read.
+	// writeTimeout bounds the delivery of an answer.
 	writeTimeout = 30 * time.Second
-	// maxConnections is how many clients are served at one time; further ones wait. Those of a node are
-	// its probes and now and then an administrator. An answer may have a MiB.
+	// maxConnections limits concurrent clients; further clients wait. A node has its probes and now
+	// and then an administrator. An answer may have a MiB.
 	maxConnections = 16
 	// maxPage bounds an answer.
 	maxPage = 16 << 20
 )
 
-// The pages that Get asks for, beside drains.
+// The pages of Get, beside drains.
 const (
 	Healthz = "/healthz" // the process answers
 	Readyz  = "/readyz"  // drivers' calls are taken
@@ -61,14 +61,14 @@ const (
 
 const drainPath = "/drain"
 
-// drained is what a drain came to.
+// drained is the result of a drain.
 type drained struct {
 	Running int `json:"running"` // calls that still run
 }
 
-// Serve answers requests on l until ctx is done. drain refuses calls for as long as lasts, or
-// until the process ends; it returns when no call runs or its context is done, with the
-// number of calls that still run. pages answers the rest.
+// Serve answers requests on l until ctx is done. drain refuses calls for the duration lasts, or
+// until the process ends. drain returns when all calls have ended or its context is done, with the
+// number of running calls. pages answers all further requests.
 func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, lasts time.Duration) int,
 	pages http.Handler) error {
 	mux := http.NewServeMux()
@@ -79,17 +79,17 @@ func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, 
 			http.Error(w, fmt.Sprintf("wait must be a time from 0s to %v", MaxWait), http.StatusBadRequest)
 			return
 		}
-		// An error says that the connection is closed, as those below.
+		// An error means a closed connection, and so do the errors below.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 		waiting, cancel := context.WithTimeout(r.Context(), wait)
 		defer cancel()
-		// If it can't be written, the client has gone, and the drain goes on.
+		// If the write fails, the client has gone, and the drain goes on.
 		_ = json.NewEncoder(w).Encode(drained{drain(waiting, wait+stopWithin)})
 	})
 	s := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mux.ServeHTTP(w, r)
-			// No request has a body, and the server waits for one that was announced.
+			// Requests have no body, but the server would wait for an announced body.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 		}),
 		ReadHeaderTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10,
@@ -109,8 +109,8 @@ func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, 
 	return nil
 }
 
-// Drain drains the daemon whose endpoints are in dir, and waits that long for its calls to
-// end. It returns how many still run.
+// Drain drains the daemon whose endpoints are in dir, waits for its calls to end, for at most wait,
+// and returns the number of running calls.
 func Drain(ctx context.Context, dir string, wait time.Duration) (running int, err error) {
 	body, err := ask(ctx, dir, http.MethodPost, drainPath+"?"+url.Values{"wait": {wait.String()}}.Encode())
 	if err != nil {
@@ -123,8 +123,8 @@ func Drain(ctx context.Context, dir string, wait time.Duration) (running int, er
 	return result.Running, nil
 }
 
-// Get returns a page of the daemon whose endpoints are in dir. If the daemon isn't ready, Readyz gives
-// csiproxy.ErrUnavailable with the reason.
+// Get returns a page of the daemon whose endpoints are in dir. If the daemon isn't ready, Readyz
+// fails with csiproxy.ErrUnavailable and the reason.
 func Get(ctx context.Context, dir, page string) (string, error) {
 	body, err := ask(ctx, dir, http.MethodGet, page)
 	return string(body), err

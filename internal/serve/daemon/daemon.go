@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package daemon puts the daemon together: the operations of a node, served in every
-// published version, each at an endpoint of its own. The command csi-proxy and package
-// simnode are made of it.
+// Package daemon puts the daemon together: the operations of a node, served in every published
+// version, each at an endpoint of its own. The command csi-proxy and package simnode use this
+// package.
 package daemon
 
 import (
@@ -23,36 +23,36 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 )
 
-// Config says what to serve, where and how.
+// Config configures a Daemon.
 type Config struct {
-	// Operations are the operations of the node, or of a driver. A group without them isn't served.
+	// Operations are the operations of the node, or of a driver. A group without operations is left
+	// out.
 	Operations rpc.Operations
-	// Driver is the driver whose endpoints these are; empty for the published names.
+	// Driver is the owner of the endpoints; empty for the published names.
 	Driver string
-	// Control are services beside the API, by the names of their endpoints: those that
-	// control a simulated node.
+	// Control are services beside the API, by the names of their endpoints, for controlling a
+	// simulated node.
 	Control map[string]server.Service
 	// Listen makes the listener of the endpoint with a name.
 	Listen func(name string) (net.Listener, error)
-	// Held returns an error that names who serves the endpoint with a name, nil if nobody does. If it
-	// is set, New succeeds while another process has published endpoints, and the daemon serves the
-	// others: see takeover.
+	// Held returns an error naming the process that serves the endpoint with a name, or nil for a
+	// free endpoint. If Held is set, New succeeds while another process has published endpoints,
+	// and the daemon serves all free endpoints: see takeover.
 	Held func(ctx context.Context, name string) error
-	// Address is where clients find the endpoint with a name, for the log. Default: the
-	// name.
+	// Address returns the address of the endpoint with a name, for the log. Default: the name.
 	Address func(name string) string
 	// Count is server.Config's.
 	Count func(callType, method string) (ended func(status error))
-	// MaxCalls is how many calls may be under way at all endpoints together, without
-	// streaming ones. Default: server.DefaultMaxCalls.
+	// MaxCalls limits the calls in progress at all endpoints together, without streaming calls.
+	// Default: server.DefaultMaxCalls.
 	MaxCalls int
-	// GracePeriod is how long a stop waits for running calls before it cancels them.
+	// GracePeriod is how long a stop waits for running calls before cancelling them.
 	GracePeriod time.Duration
-	// Log gets what is served, and the calls. Default: none.
+	// Log gets the served versions, and the calls. Default: none.
 	Log *slog.Logger
 }
 
-// isPublished reports whether the published daemon has the group of a service: all have but the
+// isPublished reports whether the published daemon has the group of a service: all groups but the
 // storage API.
 func isPublished(s *rpc.Service) bool { return s.Group != "storage" }
 
@@ -69,8 +69,8 @@ type Daemon struct {
 	takeover *takeover // of the published endpoints that weren't free at the start
 }
 
-// Readiness returns nil while the calls of today's drivers are taken, else why they aren't. If obsolete
-// versions aren't served meanwhile, missing says why.
+// Readiness returns nil while the daemon takes calls to the versions of today's drivers, else the
+// reason. If only obsolete versions are unserved, missing has the reason.
 func (d *Daemon) Readiness() (missing string, err error) {
 	if err := d.Refusing(); err != nil {
 		return "", err
@@ -87,8 +87,8 @@ func (d *Daemon) Readiness() (missing string, err error) {
 	return missing, nil
 }
 
-// Served returns the versions that are served, by group, the newest first, and the endpoints that
-// aren't, since another process has one of them.
+// Served returns the served versions, by group, newest first, and the unserved endpoints, held by
+// another process.
 func (d *Daemon) Served() (versions map[string][]string, missing []string) {
 	versions = make(map[string][]string)
 	for _, s := range d.versions {
@@ -103,12 +103,12 @@ func (d *Daemon) Served() (versions map[string][]string, missing []string) {
 	return versions, missing
 }
 
-// maxControlBytes bounds the requests that control a simulated node. They carry what is
-// written to its disks and files.
+// maxControlBytes bounds the requests for controlling a simulated node. They carry data for its
+// disks and files.
 const maxControlBytes = 1 << 20
 
-// New makes the listeners of all endpoints, or of none if it fails, and returns the
-// daemon that serves them.
+// New makes the listeners of all endpoints and returns the daemon that serves them. After an error,
+// all listeners are closed.
 func New(c Config) (*Daemon, error) {
 	versions, err := rpc.Services(c.Operations)
 	if err != nil {
@@ -174,8 +174,9 @@ func New(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// endpointsOf returns the endpoints of services, without their listeners, in the order in which these are
-// made: newest first within a group. A client that looks for the newest while the daemon starts relies on it.
+// endpointsOf returns the endpoints of services, without listeners, in the order of their creation:
+// newest first within a group. A client looking for the newest version during the daemon's start
+// relies on this order.
 func (c Config) endpointsOf(services []*rpc.Service) (endpoints []server.Endpoint) {
 	for _, s := range services {
 		endpoints = append(endpoints,
@@ -184,7 +185,7 @@ func (c Config) endpointsOf(services []*rpc.Service) (endpoints []server.Endpoin
 	return endpoints
 }
 
-// listen makes the listeners of the endpoints, in their order, or of none if it fails.
+// listen makes the listeners of the endpoints, in order. After an error, all listeners are closed.
 func listen(endpoints []server.Endpoint, listener func(name string) (net.Listener, error)) (err error) {
 	for i := range endpoints {
 		if endpoints[i].Listener, err = listener(endpoints[i].Name); err != nil {
@@ -197,7 +198,7 @@ func listen(endpoints []server.Endpoint, listener func(name string) (net.Listene
 	return nil
 }
 
-// announce logs what is served and where, with a line for each group.
+// announce logs the served versions and their addresses, with a line for each group.
 func (c Config) announce(services []*rpc.Service) {
 	versions := make(map[string][]string)
 	for _, service := range services {
@@ -211,7 +212,7 @@ func (c Config) announce(services []*rpc.Service) {
 	}
 }
 
-// address returns where clients find an endpoint.
+// address returns an endpoint's address for clients.
 func (c Config) address(name string) string {
 	if c.Address == nil {
 		return name

@@ -15,26 +15,28 @@ import (
 )
 
 const (
-	// quiet is how long nobody must have had one of the endpoints before they are taken from a process
-	// that had them: longer than it takes to start that one again, as nssm or a DaemonSet does.
+	// quiet is how long the endpoints must be free before a takeover: longer than the restart of
+	// their previous owner by nssm or a DaemonSet.
 	quiet = 30 * time.Second
-	// checkInterval is the time between two checks of who has them.
+	// checkInterval is the time between two checks of the endpoints' owner.
 	checkInterval = 2 * time.Second
 	// checkTimeout bounds a check.
 	checkTimeout = time.Second
 )
 
-// takeover takes sets of endpoints, one after the other, when the processes that have them have left.
+// takeover takes sets of endpoints, one after the other, after the processes holding them have
+// left.
 //
-// A set is what a driver may use together, and is taken all or none. What one endpoint answers, the driver
-// hands to another: the number of a disk, the id of a volume. A process without rights that had the name
-// of one could say that a volume is mounted, or which disk it is on, and the driver would have this daemon
-// link the pod to the directory, or mount the disk. So the others aren't there, either, and the driver
-// fails.
+// A set contains the endpoints that a driver may use together, and is taken all or none. A driver
+// hands answers of one endpoint to another: the number of a disk, the id of a volume. An
+// unprivileged process holding one of the names could claim that a volume is mounted, or name a
+// wrong disk. The driver would then have this daemon link the pod to the directory, or mount the
+// disk. With the whole set missing, the driver fails instead.
 //
-// The first set is v1 and newer, with the groups that have no v1; the second one is what is older than v1.
-// A client that looks for the newest version of each group uses only the first set if that is there. If it
-// isn't, such a client would mix the two, so the second one isn't there without the first.
+// The first set is v1 and newer, and all groups without v1; the second set has everything older
+// than v1. A client looking for the newest version of each group uses only the first set, if
+// present. Without the first set, such a client would mix the two sets; therefore the second set is
+// never served alone.
 type takeover struct {
 	Config
 	sets  []*endpointSet
@@ -52,7 +54,8 @@ type endpointSet struct {
 	listeners map[string]net.Listener
 }
 
-// waitsFor returns who has one of the endpoints, nil if they are taken.
+// waitsFor returns an error naming the process that holds one of the endpoints, or nil once they
+// are taken.
 func (s *endpointSet) waitsFor() error { return *s.holder.Load() }
 
 func newTakeover(c Config) *takeover {
@@ -61,7 +64,7 @@ func newTakeover(c Config) *takeover {
 	return t
 }
 
-// add gives the endpoints of services listeners that wait until all of these are free.
+// add gives the endpoints of services listeners that wait until all of these endpoints are free.
 func (t *takeover) add(endpoints []server.Endpoint, services []*rpc.Service, cause error) {
 	s := &endpointSet{services: services, taken: make(chan struct{})}
 	s.holder.Store(&cause)
@@ -79,7 +82,7 @@ func (t *takeover) run() {
 	}
 }
 
-// await takes a set when nobody has had one of its endpoints for a while, unless t.ctx ends.
+// await takes a set after its endpoints have been free for a while, unless t.ctx ends.
 func (t *takeover) await(s *endpointSet) {
 	var reported string
 	var free time.Time // since when nobody has had them; zero while somebody has
@@ -111,8 +114,8 @@ func (t *takeover) await(s *endpointSet) {
 	}
 }
 
-// held returns an error that says who has one of the endpoints, nil if nobody has. Each process that
-// is asked sees a connection that sends nothing, so the first one is enough.
+// held returns an error naming the process that holds one of the endpoints, or nil. Each check
+// shows the holder an empty connection, so the search ends at the first holder.
 func (t *takeover) held(s *endpointSet) error {
 	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
 	defer cancel()
@@ -139,7 +142,7 @@ func (t *takeover) take(s *endpointSet) error {
 	return nil
 }
 
-// waiting is a listener that has no endpoint before the takeover.
+// waiting is a listener without an endpoint until the takeover.
 type waiting struct {
 	*takeover
 	*endpointSet

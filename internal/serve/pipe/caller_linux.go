@@ -24,7 +24,7 @@ func callerOf(c *net.UnixConn) (process uint32, program string) {
 	if err != nil || credErr != nil || peer.Pid <= 0 {
 		return 0, ""
 	}
-	// It fails for a process that has ended, and for one of another user.
+	// Readlink fails for an ended process, and for a process of another user.
 	program, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", peer.Pid))
 	return uint32(peer.Pid), program
 }

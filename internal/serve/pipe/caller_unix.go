@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// listener is a socket's, with connections that know the process at their other end, where
-// the system tells it.
+// listener is a socket's listener. Its connections know the process at their other end, as far as
+// the system tells.
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -44,6 +44,6 @@ func server(ctx context.Context, address string) (process uint32, program string
 
 type conn struct{ *net.UnixConn }
 
-// Caller returns the id and the program of the process that connected, for the log; what
-// the system doesn't tell is 0 or empty.
+// Caller returns the id and the program of the connected process, for the log. Unknown values are 0
+// or empty.
 func (c conn) Caller() (process uint32, program string) { return callerOf(c.UnixConn) }

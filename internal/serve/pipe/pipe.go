@@ -1,12 +1,11 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipe says where an endpoint of the API is, and listens and dials there.
+// Package pipe knows the addresses of the API's endpoints, and listens and dials there.
 //
-// Each group and version of the API has an endpoint of its own: a named pipe on
-// Windows, a Unix socket in an endpoint directory elsewhere. Both are byte
-// streams that only this node reaches, and only its privileged accounts: on
-// Windows those that a security descriptor names, SYSTEM and the Administrators by
+// Each group and version of the API has an endpoint of its own: a named pipe on Windows, a Unix
+// socket in an endpoint directory elsewhere. Both are byte streams within this node, for privileged
+// accounts only: on Windows the accounts in a security descriptor, SYSTEM and the Administrators by
 // default; elsewhere the user who runs the daemon.
 package pipe
 
@@ -18,27 +17,27 @@ import (
 	"strings"
 )
 
-// ErrInUse is returned for endpoints that another process serves.
+// ErrInUse is returned for endpoints served by another process.
 var ErrInUse = errors.New("in use by another process")
 
-// Address returns where the endpoint of a name is. For csi-proxy-disk-v1 that is
-// `\\.\pipe\csi-proxy-disk-v1` on Windows, which has one place for all pipes and
-// ignores dir; elsewhere /run/csi-proxy/csi-proxy-disk-v1.sock, with the dir
+// Address returns the address of the endpoint with a name. For csi-proxy-disk-v1 the address on
+// Windows is `\\.\pipe\csi-proxy-disk-v1`; dir is ignored, because Windows has one place for all
+// pipes. Elsewhere the address is /run/csi-proxy/csi-proxy-disk-v1.sock, with the dir
 // /run/csi-proxy.
 func Address(dir, name string) string {
 	return address(dir, name)
 }
 
-// DefaultDir returns the endpoint directory that daemon and clients use unless
-// told otherwise: empty on Windows; elsewhere /run/csi-proxy for root, and for
-// another user a directory of the user's own, below $XDG_RUNTIME_DIR if there
-// is one.
+// DefaultDir returns the default endpoint directory of daemon and clients: empty on Windows;
+// elsewhere /run/csi-proxy for root. Another user has a private directory, below $XDG_RUNTIME_DIR
+// if set.
 func DefaultDir() string {
 	return defaultDir()
 }
 
-// MkdirTemp makes a new directory for sockets, such as those of a test. It is below the system's
-// directory for temporary files or, if that has too long a path for sockets, below /tmp.
+// MkdirTemp makes a new directory for sockets, such as the sockets of a test. The directory is
+// below the system's directory for temporary files or, if the path would be too long for sockets,
+// below /tmp.
 func MkdirTemp(pattern string) (string, error) {
 	return mkdirTemp(pattern)
 }
@@ -48,16 +47,15 @@ func Dial(ctx context.Context, address string) (net.Conn, error) {
 	return dial(ctx, address)
 }
 
-// Server returns the id and the program of the process that listens at address; what the
-// system doesn't tell is 0 or empty. It connects for that, and sends nothing. If nothing
-// listens there, errors.Is(err, fs.ErrNotExist), or the error of a socket that nobody
-// serves any more.
+// Server returns the id and the program of the process that listens at address. Unknown values are
+// 0 or empty. Server connects for this purpose, and sends nothing. If the endpoint is free, the
+// error is fs.ErrNotExist or, for a stale socket, the error of the connect.
 func Server(ctx context.Context, address string) (process uint32, program string, err error) {
 	return server(ctx, address)
 }
 
-// Held returns an error that is ErrInUse and names the process that listens at address, nil if none
-// does. If that can't be told, somebody does.
+// Held returns ErrInUse with the name of the process that listens at address, or nil for a free
+// endpoint. In doubt, the endpoint counts as held.
 func Held(ctx context.Context, address string) error {
 	process, program, err := server(ctx, address)
 	switch {
@@ -71,7 +69,7 @@ func Held(ctx context.Context, address string) error {
 	return fmt.Errorf("%s is %w: process %d%s", address, ErrInUse, process, describe(process, program))
 }
 
-// describe says what is known of a process: its program, its service, its container.
+// describe returns the known properties of a process: its program, its service, its container.
 func describe(process uint32, program string) string {
 	var parts []string
 	if program != "" {
@@ -80,7 +78,8 @@ func describe(process uint32, program string) string {
 	if service := serviceOf(process); service != "" {
 		parts = append(parts, "of the service "+service)
 	}
-	// Where the runtime puts the files of a HostProcess container, with containerd 1.7 and before.
+	// The runtime's directories for the files of a HostProcess container, with containerd 1.7 and
+	// before.
 	if p := strings.ToLower(program); strings.HasPrefix(p, `c:\hpc\`) || strings.HasPrefix(p, `c:\c\`) {
 		parts = append(parts, "of a HostProcess container: kubectl get daemonsets -A shows its DaemonSet")
 	}
@@ -90,32 +89,31 @@ func describe(process uint32, program string) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// Claim makes this process the only one that serves the endpoints in dir. It
-// makes dir, accessible to its owner only, if it is missing.
+// Claim makes this process the only server of the endpoints in dir. If dir is missing, Claim makes
+// dir, accessible only to its owner.
 //
-// If another process has the claim, the error is ErrInUse, and nothing of that
-// process's has been touched. On Windows, which has no endpoint directories,
-// dir must be empty; a claim there costs nothing, and Listen finds out.
+// If another process has the claim, the error is ErrInUse, and the endpoints stay untouched. On
+// Windows, which has no endpoint directories, dir must be empty; Claim always succeeds there, and
+// Listen detects other servers.
 func Claim(dir string) (*Claimed, error) {
 	return ClaimGuarded(dir, DefaultSecurityDescriptor())
 }
 
-// DefaultSecurityDescriptor returns what guards the endpoints unless told
-// otherwise, as CheckSecurityDescriptor takes it: on Windows SYSTEM and the
-// Administrators may connect. Elsewhere it is empty: sockets have owners.
+// DefaultSecurityDescriptor returns the default guard of the endpoints, in the form of
+// CheckSecurityDescriptor: on Windows SYSTEM and the Administrators may connect. Elsewhere the
+// descriptor is empty: sockets have owners.
 func DefaultSecurityDescriptor() string {
 	return defaultSecurityDescriptor
 }
 
-// CheckSecurityDescriptor returns an error for what can't guard an endpoint. On
-// Windows that is anything but a security descriptor, in the security descriptor
-// definition language (SDDL), that says who may connect; elsewhere anything but
-// the empty string.
+// CheckSecurityDescriptor returns an error for an invalid guard of an endpoint. On Windows, a valid
+// guard is a security descriptor with an access list, in the security descriptor definition
+// language (SDDL). Elsewhere only the empty string is valid.
 func CheckSecurityDescriptor(sddl string) error {
 	return checkSecurityDescriptor(sddl)
 }
 
-// ClaimGuarded is Claim for endpoints that a security descriptor guards.
+// ClaimGuarded is Claim for endpoints guarded by a security descriptor.
 func ClaimGuarded(dir, sddl string) (*Claimed, error) {
 	if err := checkSecurityDescriptor(sddl); err != nil {
 		return nil, err
@@ -132,26 +130,24 @@ type Claimed struct {
 	claimed
 }
 
-// Listen listens on the endpoint of a name. Closing the listener removes the
-// endpoint.
+// Listen listens on the endpoint of a name. Closing the listener removes the endpoint.
 //
-// The socket that a killed process left behind is replaced. A file that is no
-// socket is left alone and is an error. If another process listens there, the
-// error is ErrInUse.
+// A stale socket of a killed process is replaced. Any other file is an error and stays. If another
+// process listens there, the error is ErrInUse.
 func (c *Claimed) Listen(ctx context.Context, name string) (net.Listener, error) {
 	return c.listen(ctx, name)
 }
 
-// Administrators is the same right to endpoints that SYSTEM and the Administrators alone may
-// open, whatever the security descriptor is; where there is none, the user who runs the
-// daemon. It isn't closed.
+// Administrators returns a claim for endpoints open only to SYSTEM and the Administrators,
+// regardless of the security descriptor; on systems without descriptors, to the user who runs the
+// daemon. Close only the original claim.
 func (c *Claimed) Administrators() *Claimed { return &Claimed{c.administrators()} }
 
-// GuardedBy is the same right to endpoints that another security descriptor guards, which
-// CheckSecurityDescriptor takes. It isn't closed.
+// GuardedBy returns a claim for endpoints guarded by another security descriptor, accepted by
+// CheckSecurityDescriptor. Close only the original claim.
 func (c *Claimed) GuardedBy(sddl string) *Claimed { return &Claimed{c.guardedBy(sddl)} }
 
-// Close gives up the claim. The listeners must be closed before.
+// Close gives up the claim. All listeners must be closed before.
 func (c *Claimed) Close() error {
 	return c.release()
 }

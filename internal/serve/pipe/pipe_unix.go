@@ -19,13 +19,13 @@ import (
 	"syscall"
 )
 
-// lockName is the file in an endpoint directory whose lock is the claim. It
-// holds the process id of the owner, as text, and stays when the owner ends:
-// removing it could remove the one a next owner has just locked.
+// lockName is the file in an endpoint directory whose lock is the claim. The file holds the owner's
+// process id, as text, and stays when the owner ends: a removal could hit the file just locked by
+// the next owner.
 const lockName = "csi-proxy.lock"
 
-// maxPath is the longest path a socket can have, in bytes: sockaddr_un has 108
-// on Linux and 104 on BSD systems, one of which ends it.
+// maxPath is the longest path of a socket, in bytes: sockaddr_un has 108 bytes on Linux and 104 on
+// BSD systems, including a final NUL.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func address(dir, name string) string { return filepath.Join(dir, name+".sock") }
@@ -46,14 +46,14 @@ func dirOfUser(uid int) string {
 	return filepath.Join(tempDir(name), name)
 }
 
-// maxNameLength is more than the name of any endpoint's socket has, and a number that makes a
+// maxNameLength is an upper bound for the name of an endpoint's socket, plus a number that makes a
 // directory's name unique.
 const maxNameLength = 60
 
 func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp(tempDir(pattern), pattern) }
 
-// tempDir returns the directory for temporary files, or /tmp if a socket in its directory name would
-// have too long a path.
+// tempDir returns the directory for temporary files, or /tmp if the path of a socket in its
+// directory name would be too long.
 func tempDir(name string) string {
 	if dir := os.TempDir(); len(dir)+len(name)+maxNameLength <= maxPath {
 		return dir
@@ -82,7 +82,7 @@ type claimed struct {
 	lock *os.File
 }
 
-// defaultSecurityDescriptor is none: the mode of a socket guards it.
+// defaultSecurityDescriptor is empty: the mode of a socket guards the socket.
 const defaultSecurityDescriptor = ""
 
 func checkSecurityDescriptor(sddl string) error {
@@ -109,8 +109,8 @@ func claim(dir, _ string) (claimed, error) {
 	return claimed{dir, lock}, nil
 }
 
-// checkOwner refuses a directory, or a link to one, of another user, who could
-// put endpoints of their own there. It matters below a directory like /tmp.
+// checkOwner refuses a directory, or a link to a directory, of another user, who could put foreign
+// endpoints there. The check matters below a directory like /tmp.
 func checkOwner(dir string) error {
 	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := stat(dir)
@@ -171,9 +171,9 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 	return listener{l}, nil
 }
 
-// ownerOnly sets the mode of a socket before it is bound. Linux gives that mode
-// to the file, less the umask, so that there is no moment in which others could
-// connect, as there would be with a chmod of the file. Other systems can't.
+// ownerOnly sets the mode of a socket before its bind. Linux applies this mode, less the umask, to
+// the file. A chmod of the file would leave a moment for connections of other users. Only Linux
+// supports this.
 func ownerOnly(_, _ string, c syscall.RawConn) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -183,9 +183,9 @@ func ownerOnly(_, _ string, c syscall.RawConn) error {
 	return errors.Join(err, chmodErr)
 }
 
-// removeStale removes the socket that a killed process left at path. The claim
-// says that there is no other process, but a cleaner of old files may have
-// taken the lock from under one, so the socket itself is asked too.
+// removeStale removes the stale socket of a killed process at path. By the claim, there is no other
+// process. But a cleaner of old files may have removed the lock of a running process, so
+// removeStale also dials the socket.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

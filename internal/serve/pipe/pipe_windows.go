@@ -17,11 +17,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// defaultSecurityDescriptor lets SYSTEM and the Administrators in and nobody else,
-// whatever a parent object says (P, protected). The operations behind a pipe
-// format disks and store credentials, so who may connect owns the node.
-// Processes of a container connect as the container's account: those of
-// ContainerAdministrator are Administrators here, those of ContainerUser are not.
+// defaultSecurityDescriptor admits only SYSTEM and the Administrators, regardless of a parent
+// object (P, protected). The operations behind a pipe format disks and store credentials: the right
+// to connect amounts to owning the node. Processes of a container connect as the container's
+// account: ContainerAdministrator is an Administrator here, ContainerUser is not.
 //
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
 const defaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
@@ -37,9 +36,8 @@ func checkSecurityDescriptor(sddl string) error {
 	return nil
 }
 
-// checkAccessList checks that the descriptor has a list of access rights (DACL).
-// Without one it would be Windows that decides who may connect, and with a null
-// one everybody might.
+// checkAccessList checks that the descriptor has a list of access rights (DACL). If the list is
+// missing, Windows decides who may connect; with a null list, everybody may.
 func checkAccessList(descriptor *windows.SECURITY_DESCRIPTOR) error {
 	dacl, _, err := descriptor.DACL()
 	if errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) || err == nil && dacl == nil {
@@ -48,8 +46,8 @@ func checkAccessList(descriptor *windows.SECURITY_DESCRIPTOR) error {
 	return err
 }
 
-// bufferSize is the quota of a pipe, in bytes, for each direction. Messages are
-// short; a larger one is passed in pieces.
+// bufferSize is the quota of a pipe, in bytes, for each direction. Messages are short; larger
+// messages are passed in pieces.
 const bufferSize = 4 << 10
 
 func address(_, name string) string { return `\\.\pipe\` + name }
@@ -59,8 +57,8 @@ func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp("", pattern
 func defaultDir() string { return "" }
 
 func dial(ctx context.Context, address string) (net.Conn, error) {
-	// The server gets an anonymous token, so a process that squats on a pipe's
-	// name can't act as its clients.
+	// The server gets an anonymous token, so a process squatting on a pipe's name can't act as the
+	// clients.
 	return winio.DialPipeContext(ctx, address)
 }
 
@@ -79,22 +77,22 @@ func (claimed) administrators() claimed { return claimed{defaultSecurityDescript
 
 func (claimed) guardedBy(sddl string) claimed { return claimed{sddl} }
 
-// listenPipe is another one under Wine.
+// listenPipe is replaced under Wine.
 var listenPipe = winio.ListenPipe
 
-// heldTimeout bounds the question who has a pipe that is taken.
+// heldTimeout bounds the search for the owner of a taken pipe.
 const heldTimeout = time.Second
 
 func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
-	// ListenPipe makes the first instance of the pipe or fails, so a process
-	// that was there before can't be joined, nor impersonated to. It refuses
-	// clients of other machines.
+	// ListenPipe makes the first instance of the pipe or fails. Therefore the daemon can neither
+	// join an earlier process's pipe, nor be impersonated by its owner. Clients of other machines
+	// are refused.
 	l, err := listenPipe(address("", name), &winio.PipeConfig{
 		SecurityDescriptor: c.securityDescriptor,
 		InputBufferSize:    bufferSize,
 		OutputBufferSize:   bufferSize,
 	})
-	// Windows answers a second first instance with ERROR_ACCESS_DENIED.
+	// For a second first instance, Windows returns ERROR_ACCESS_DENIED.
 	// https://learn.microsoft.com/en-us/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew
 	if errors.Is(err, fs.ErrPermission) {
 		ctx, cancel := context.WithTimeout(ctx, heldTimeout)
@@ -107,7 +105,7 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 	return listener{l}, nil
 }
 
-// listener is winio's, with connections that know the process at their other end.
+// listener is winio's listener. Its connections know the process at their other end.
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -122,7 +120,7 @@ type conn struct{ net.Conn }
 
 func nobodyListens(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// server asks which process made the pipe.
+// server returns the process that made the pipe.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeserverprocessid
 func server(ctx context.Context, address string) (process uint32, program string, err error) {
@@ -141,9 +139,9 @@ func server(ctx context.Context, address string) (process uint32, program string
 	return process, programOf(process), nil
 }
 
-// Caller returns the id and the program of the process that opened the pipe, for the log; what
-// Windows doesn't tell is 0 or empty. A process may give its end to another one, so this is no
-// proof of who calls.
+// Caller returns the id and the program of the process that opened the pipe, for the log. Unknown
+// values are 0 or empty. The caller is unproven, because a process may pass its end to another
+// process.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeclientprocessid
 func (c conn) Caller() (process uint32, program string) {
@@ -157,7 +155,7 @@ func (c conn) Caller() (process uint32, program string) {
 	return process, programOf(process)
 }
 
-// programOf returns the program of a process; empty if Windows doesn't tell.
+// programOf returns the program of a process, or "" if unknown.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
 func programOf(process uint32) string {

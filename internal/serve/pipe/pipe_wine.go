@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Wine never serves the first connection to a new pipe. A driver that had it would wait for 20
-// seconds before it tries another. So the daemon has it, and if a driver was faster, the pipe is made
-// anew.
+// Wine never serves the first connection to a new pipe. A driver with this connection would wait
+// for 20 seconds before connecting again. Therefore the daemon makes the first connection. If a
+// driver was faster, the pipe is made anew.
 func init() {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
 		return

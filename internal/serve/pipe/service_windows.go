@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// serviceOf returns the name of the service that a process, or the one that started it, is of; empty
-// if it is of none or Windows doesn't tell. A wrapper such as nssm is the service's process, and
-// starts the program.
+// serviceOf returns the name of the service of a process or of its parent, or "" if unknown. With a
+// wrapper such as nssm, the wrapper is the service's process, and starts the program.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-enumservicesstatusexw
 func serviceOf(process uint32) string {
@@ -50,7 +49,7 @@ func serviceOf(process uint32) string {
 	return ""
 }
 
-// parentOf returns the process that started another one; 0 if Windows doesn't tell.
+// parentOf returns the parent of a process, or 0 if unknown.
 func parentOf(process uint32) uint32 {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {

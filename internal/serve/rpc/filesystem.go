@@ -83,8 +83,8 @@ func filesystemVersions(ops published.FilesystemOperations) versions {
 	}
 }
 
-// checkPathContext refuses a path context that the contract doesn't know. A known
-// one has no further effect: all allowed directories are open to every context.
+// checkPathContext refuses path contexts unknown to the contract. Known contexts have no further
+// effect: all allowed directories are open to every context.
 func checkPathContext(pathContext filesystemv1beta1.PathContext) error {
 	if _, ok := filesystemv1beta1.PathContext_name[int32(pathContext)]; !ok {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown path context %d", pathContext)

@@ -104,7 +104,7 @@ func iscsiVersions(ops published.ISCSIOperations) versions {
 	}
 }
 
-// portal returns the portal of a request, which may be missing from it.
+// portal returns the portal of a request. A missing portal is an error.
 func portal(p *iscsiv1alpha2.TargetPortal) (csiproxy.ISCSIPortal, error) {
 	switch {
 	case p == nil:

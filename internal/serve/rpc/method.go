@@ -28,8 +28,8 @@ var (
 	errStreaming       = errors.New("its handler doesn't stream as it does")
 )
 
-// method answers one gRPC method, for every version whose request and response
-// are wire-identical to the handler's. It has either call or stream.
+// method answers one gRPC method, for every version whose request and response are wire-identical
+// to the handler's. Either call or stream is set.
 type method struct {
 	request, response protoreflect.MessageDescriptor
 	newRequest        func() proto.Message
@@ -38,13 +38,13 @@ type method struct {
 }
 
 // streamHandler answers a request with a stream of responses. Each call of send returns when the
-// client has asked for the next one.
+// client has asked for the next response.
 type streamHandler func(ctx context.Context, req any, send func(proto.Message) error) error
 
-// methods are methods by the name under which a version has them.
+// methods are methods by their names in a version.
 type methods map[protoreflect.Name]method
 
-// methodOf is a method with these messages, whose call or stream the caller sets.
+// methodOf returns a method with these messages. The caller sets call or stream.
 func methodOf[Request, Response proto.Message]() method {
 	var request Request
 	var response Response
@@ -70,7 +70,7 @@ func action[Request proto.Message](handle func(context.Context, Request) error) 
 	return m
 }
 
-// streaming makes a method of a handler function that sends any number of responses. It must
+// streaming makes a method of a handler function with any number of responses. The function must
 // end when send returns an error.
 func streaming[Request, Response proto.Message](handle func(context.Context, Request,
 	func(Response) error) error) method {
@@ -81,7 +81,7 @@ func streaming[Request, Response proto.Message](handle func(context.Context, Req
 	return m
 }
 
-// unite returns the methods of all sets. A method that is in two sets is an error.
+// unite returns the methods of all sets. A duplicate method is an error.
 func unite(sets []methods) (methods, error) {
 	var faults []error
 	united := make(methods)
@@ -96,7 +96,7 @@ func unite(sets []methods) (methods, error) {
 	return united, errors.Join(faults...)
 }
 
-// serve returns nil if the methods are exactly those of the service, and their requests and
+// serve returns nil if the methods are exactly the service's methods, and all requests and
 // responses are wire-identical to the service's.
 func (ms methods) serve(service protoreflect.ServiceDescriptor) error {
 	var faults []error
@@ -156,8 +156,8 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
 }
 
-// streamDesc describes m, whose responses are a stream, as desc does. The client asks for each
-// response by a request, of which only the first one says anything.
+// streamDesc describes m with a stream of responses, like desc. The client asks for each response
+// by a request; only the first request has contents.
 func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
 	handler := func(_ any, stream grpc.ServerStream) error {
 		req := m.newRequest()

@@ -13,10 +13,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// publishedFile returns the file of a version as drivers know it: in a proto
-// package that is just the version, so that csiproxy.disk.v1.Disk becomes v1.Disk.
-// The contract's own files have longer packages, since groups share their
-// versions' names and one program may have to hold them all.
+// publishedFile returns the file of a version in the drivers' form: the proto package is just the
+// version, and csiproxy.disk.v1.Disk becomes v1.Disk. The contract's own files have longer
+// packages, because groups share their versions' names and one program may have to hold them all.
 func publishedFile(qualified protoreflect.FileDescriptor) (protoreflect.FileDescriptor, error) {
 	file := protodesc.ToFileDescriptorProto(qualified)
 	version := string(qualified.Package().Name())

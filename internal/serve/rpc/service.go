@@ -1,17 +1,15 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rpc translates between the wire and the node's operations: gRPC
-// requests of every API version to calls of the operations, and the operations'
-// errors to gRPC statuses.
+// Package rpc translates between the wire and the node's operations: gRPC requests of every API
+// version to calls of the operations, and the operations' errors to gRPC statuses.
 //
-// Handlers exist once for each shape of a group's messages. A version is a row in
-// the table beside the handlers: the sets of methods that answer it. What a row
-// claims is proven from the descriptors by [Prove]: the sets have exactly the
-// version's methods, and each message of the version is wire-identical to the Go
-// type that the handler uses for it. Tests prove all rows, and so does csi-proxy
-// -check. A start doesn't: table and descriptors are both in the program, so the
-// result can't differ, and the descriptors would stay in memory, 2 MiB of them.
+// Handlers exist once for each shape of a group's messages. A version is a row in the table beside
+// the handlers: the sets of methods for the version. [Prove] checks each row against the
+// descriptors: the sets have exactly the version's methods, and each message of the version is
+// wire-identical to the Go type in the handler. Tests prove all rows, and so does csi-proxy -check.
+// The daemon skips the proof at startup: table and descriptors are both in the program, so the
+// result is always the same, and the descriptors would keep 2 MiB of memory.
 package rpc
 
 import (
@@ -28,8 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/published"
 )
 
-// Operations are the operations of the node to serve. A group without operations
-// is not served.
+// Operations are the operations of the node to serve. A group without operations is left out.
 type Operations struct {
 	Disk       published.DiskOperations
 	Volume     published.VolumeOperations
@@ -40,14 +37,14 @@ type Operations struct {
 	Storage    csiproxy.StorageOperations
 }
 
-// Service is one version of a group. It is served at an endpoint of its own.
+// Service is one version of a group, served at an endpoint of its own.
 type Service struct {
 	Group, Version string
 
 	methods methods
 }
 
-// versions is the table of a group: by version, the sets of methods that answer it.
+// versions is the table of a group: by version, the sets of methods.
 type versions map[string][]methods
 
 var (
@@ -55,9 +52,9 @@ var (
 	errUnknownVersion = errors.New("the group has no such version")
 )
 
-// Services returns all versions of each group that has operations, newest first
-// within a group. An error is a fault of the program: a table has other versions than
-// the published contract, or a method twice, and nothing may be served.
+// Services returns all versions of each group with operations, newest first within a group. An
+// error is a fault of the program: the versions of a table differ from the published contract, or a
+// method is duplicated. After an error, the daemon must serve nothing.
 func Services(ops Operations) ([]*Service, error) {
 	tables := make(map[string]versions)
 	serve(tables, "disk", ops.Disk, diskVersions)
@@ -79,7 +76,7 @@ func Services(ops Operations) ([]*Service, error) {
 	return services, nil
 }
 
-// serve adds the table of a group that has operations.
+// serve adds the table of a group, if the group has operations.
 func serve[Operations comparable](tables map[string]versions, group string, ops Operations,
 	table func(Operations) versions) {
 	var none Operations
@@ -88,8 +85,7 @@ func serve[Operations comparable](tables map[string]versions, group string, ops 
 	}
 }
 
-// bindGroup returns the versions of a group. The table must have a row for each of
-// them and no other ones.
+// bindGroup returns the versions of a group. The table must have a row for exactly these versions.
 func bindGroup(group string, table versions) ([]*Service, error) {
 	var faults []error
 	for version := range table {
@@ -113,8 +109,8 @@ func bindGroup(group string, table versions) ([]*Service, error) {
 	return services, errors.Join(faults...)
 }
 
-// Prove checks that the services have the methods and messages that the descriptors of their versions
-// declare. An error is a fault of the program.
+// Prove checks the services' methods and messages against the descriptors of their versions. An
+// error is a fault of the program.
 func Prove(services []*Service) error {
 	var faults []error
 	for _, s := range services {
@@ -128,8 +124,8 @@ func Prove(services []*Service) error {
 	return errors.Join(faults...)
 }
 
-// Names returns the names under which the service is registered: the published one, if
-// its group has one, and the qualified one.
+// Names returns the names under which the service is registered: the published name, if its group
+// has one, and the qualified name.
 func (s *Service) Names() []string {
 	return slices.Compact([]string{
 		api.ServiceName(s.Group, s.Version),
@@ -154,9 +150,8 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	}
 }
 
-// Files returns a new registry with the descriptors of the service under all of
-// its Names, for gRPC reflection. The caller may add those of other services at
-// the same endpoint.
+// Files returns a new registry with the descriptors of the service under all of its Names, for gRPC
+// reflection. The caller may add the descriptors of further services at the same endpoint.
 func (s *Service) Files() (*protoregistry.Files, error) {
 	descriptor, ok := api.Service(s.Group, s.Version)
 	if !ok {

@@ -79,7 +79,7 @@ func storageVersions(ops csiproxy.StorageOperations) versions {
 	}}}
 }
 
-// task makes a method of a function that does an operation, whose request may be invalid.
+// task makes a method of a function for an operation whose request may be invalid.
 func task[Message, Response proto.Message, Request, Result any](decode func(Message) (Request, error),
 	do func(context.Context, Request) (Result, error), encode func(Result) Response) method {
 	return unary(func(ctx context.Context, m Message) (resp Response, _ error) {

@@ -18,8 +18,8 @@ func systemVersions(ops published.SystemOperations) versions {
 			serial, err := ops.GetBIOSSerialNumber(ctx)
 			return &systemv1alpha1.GetBIOSSerialNumberResponse{SerialNumber: wire.ValidText(serial)}, err
 		}),
-		// GetService converts neither enum: on the wire both have the service manager's
-		// numbers, as package published has.
+		// GetService converts neither enum: the wire and package published both use the service
+		// manager's numbers.
 		"GetService": unary(func(ctx context.Context,
 			req *systemv1alpha1.GetServiceRequest) (*systemv1alpha1.GetServiceResponse, error) {
 			s, err := ops.GetService(ctx, req.Name)

@@ -117,8 +117,8 @@ func volumeVersions(ops published.VolumeOperations) versions {
 	}
 }
 
-// resizeVolume resizes the volume that a request names: Azure Disk's driver sends
-// a disk number where the volume id belongs and means that disk's data volume.
+// resizeVolume resizes the volume named by a request. Azure Disk's driver sends a disk number in
+// place of the volume id, and means the disk's data volume.
 func resizeVolume(ctx context.Context, ops published.VolumeOperations, target string, sizeBytes int64) error {
 	id := csiproxy.VolumeID(target)
 	if n, err := csiproxy.ParseDiskNumber(target); err == nil {

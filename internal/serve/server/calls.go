@@ -15,22 +15,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-// DefaultMaxCalls is how many calls may be under way at all endpoints together, unless Config says
-// otherwise. Five drivers that make a call for each of 110 volumes at one time stay below it.
+// DefaultMaxCalls is the default limit for calls in progress at all endpoints together. Five
+// drivers with one call for each of 110 volumes at one time stay below the limit.
 const DefaultMaxCalls = 1024
 
-// maxStreams is how many streaming calls may be under way at all endpoints together: WatchDisks,
-// health watches and reflection. They last for hours, so they take no place of other calls. A
+// maxStreams limits the streaming calls in progress at all endpoints together: WatchDisks, health
+// watches and reflection. Streaming calls last for hours, and so have a limit of their own. A
 // driver needs one or two.
 const maxStreams = 128
 
-// Reasons for which calls are refused.
+// Reasons for refusing calls.
 const (
 	RefusedCalls   = "calls"   // too many calls
 	RefusedStreams = "streams" // too many streaming calls
 )
 
-// Calls are the calls under way at all endpoints together, and those refused.
+// Calls are the calls in progress at all endpoints together, and the refused calls.
 type Calls struct {
 	Running int            // without streaming ones
 	Streams int            // streaming ones
@@ -39,8 +39,8 @@ type Calls struct {
 	Refused map[string]int // since the start, by reason: all of the Refused constants
 }
 
-// calls counts the calls under way, and refuses those that are too many. A call is under way until
-// its handler has returned, also if its client gives up before.
+// calls counts the calls in progress, and refuses calls beyond the limits. A call is in progress
+// until its handler has returned, even if the client gives up before.
 type calls struct {
 	limit int
 
@@ -57,7 +57,7 @@ func newCalls(limit int) *calls {
 	return &calls{limit: limit, refused: map[string]int{RefusedCalls: 0, RefusedStreams: 0}}
 }
 
-// begin counts a call until end is called. If there are too many, it returns an error.
+// begin counts a call until end is called. Beyond the limit, begin returns an error.
 func (c *calls) begin() (end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *calls) beginStream() (end func(), err error) {
 	}, nil
 }
 
-// now says how many calls there are.
+// now returns the present numbers of calls.
 func (c *calls) now() Calls {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,8 @@ func (c *calls) now() Calls {
 	return snapshot
 }
 
-// refuse returns err, for which a call is refused, as the call's status, and logs it now and then.
+// refuse returns err, the reason for refusing a call, as the call's status, and logs err now and
+// then.
 func (s *Server) refuse(method string, err error) error {
 	if s.refusals.allows() { // a line for each would fill the log
 		s.log.Warn("refusing calls", "method", method, "err", err)
@@ -112,15 +113,15 @@ func (s *Server) refuse(method string, err error) error {
 	return wire.ToStatusOf(path.Base(method), err)
 }
 
-// A call ends some time before its client's deadline, to leave time for the answer. That is a
-// twentieth of the whole time, within these bounds.
+// A call ends some time before its client's deadline, to leave time for the answer: a twentieth of
+// the whole time, within these bounds.
 const (
 	minAnswerTime = 50 * time.Millisecond // what an answer may take on a busy node
 	maxAnswerTime = 500 * time.Millisecond
 )
 
-// answerInTime returns the context of a call, which ends shortly before the client's deadline. So
-// the client gets an error that says what the call waited for, and not only a missed deadline.
+// answerInTime returns the context of a call, which ends shortly before the client's deadline. The
+// client then gets an error that says what the call waited for, instead of a bare missed deadline.
 func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -20,16 +20,16 @@ type drain struct {
 	over    *time.Timer // ends the drain; nil without one
 }
 
-// Why calls are refused.
+// Reasons for refusing calls.
 var (
 	errDraining = csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is draining, since it is about to be stopped: try again later")
 	errStopping = csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is stopping")
 )
 
-// Drain refuses new calls. It returns when all calls under way have ended, or when ctx is done;
-// running is how many still run. Streaming calls go on, and aren't counted. If the server isn't
-// stopped, it takes calls again after the time that lasts says. Another Drain sets that time
-// anew.
+// Drain refuses new calls. Drain returns when all calls in progress have ended, or when ctx is
+// done; running is the number of calls still in progress. Streaming calls go on, uncounted. If the
+// server isn't stopped, it takes calls again after the duration lasts. Another Drain sets the
+// duration anew.
 func (s *Server) Drain(ctx context.Context, lasts time.Duration) (running int) {
 	idle := s.drain.begin(lasts, s.drainIsOver)
 	s.log.Info("draining: refusing new calls, since the daemon is about to be stopped", "for", lasts)
@@ -42,7 +42,7 @@ func (s *Server) Drain(ctx context.Context, lasts time.Duration) (running int) {
 	return s.drain.running
 }
 
-// Refusing returns why new calls are refused, nil if they are taken.
+// Refusing returns the reason for refusing new calls, or nil while they are taken.
 func (s *Server) Refusing() error {
 	s.drain.mu.Lock()
 	defer s.drain.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *Server) drainIsOver() {
 	}
 }
 
-// begin begins a drain, or sets anew how long it lasts. It returns a channel that is closed when
-// no call runs.
+// begin begins a drain, or sets its duration anew. The returned channel is closed when all calls
+// have ended.
 func (d *drain) begin(lasts time.Duration, over func()) (idle <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +87,7 @@ func (d *drain) begin(lasts time.Duration, over func()) (idle <-chan struct{}) {
 	return idle
 }
 
-// closeIfIdle closes d.idle, for which Drain waits, if no call runs. The caller holds d.mu.
+// closeIfIdle closes d.idle, for which Drain waits, if all calls have ended. The caller holds d.mu.
 func (d *drain) closeIfIdle() {
 	if d.running == 0 && d.idle != nil {
 		close(d.idle)

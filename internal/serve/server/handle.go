@@ -87,14 +87,13 @@ func (s *Server) handleStream(srv any, stream grpc.ServerStream, method string, 
 	return err
 }
 
-// panicked logs a panic with its stack, and returns the error for the client, which
-// contains neither.
+// panicked logs a panic with its stack, and returns the error for the client, free of both.
 func (s *Server) panicked(method string, value any) error {
 	s.log.Error("panic in a call", "method", method, "panic", value, "stack", string(debug.Stack()))
 	return status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
 }
 
-// answerUnknown answers a call of a method that the endpoint doesn't have.
+// answerUnknown answers a call of a method unknown to the endpoint.
 func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
 	return status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
@@ -123,8 +122,7 @@ type endingStream struct {
 func (s endingStream) Context() context.Context { return s.ctx }
 
 func (s endingStream) RecvMsg(m any) error {
-	// The stream itself ends when the handler has returned, and this goroutine
-	// with it.
+	// The stream itself ends when the handler has returned, and this goroutine with the stream.
 	received := make(chan error, 1)
 	go func() { received <- s.ServerStream.RecvMsg(m) }()
 	select {

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// maxConnections is how many connections all endpoints keep together. Drivers have one or
-	// two to each group that they use.
+	// maxConnections limits the connections of all endpoints together. Drivers have one or two for
+	// each group in use.
 	maxConnections = 1024
 
-	// writeTimeout is how long a write may wait for a client that doesn't read.
+	// writeTimeout bounds a write to a client that has stopped reading.
 	writeTimeout = 30 * time.Second
 
 	// logInterval is the least time between two log lines about the same problem.
@@ -40,7 +40,7 @@ type connections struct {
 	tooMany  throttle
 }
 
-// add adds a connection, unless there are too many.
+// add adds a connection, up to the limit.
 func (all *connections) add(c *conn) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -75,8 +75,8 @@ func (all *connections) count() int {
 	return len(all.open)
 }
 
-// stop closes the connections on which nothing has come, and all that come later. A graceful
-// stop of gRPC would wait for their handshakes.
+// stop closes all silent connections, and all later ones. A graceful stop of gRPC would wait for
+// their handshakes.
 func (all *connections) stop() {
 	all.closeIf(func(c *conn) bool { return !c.spoke.Load() })
 }
@@ -103,10 +103,10 @@ func (all *connections) closeIf(due func(*conn) bool) {
 
 // listener accepts the connections of an endpoint.
 //
-// Every published Go client opens a connection that it never uses, reads or closes, before the one
-// that it uses. gRPC closes that after prefaceTimeout, which nobody notices. A connection with an
-// HTTP/2 client behind it stays for as long as that answers pings, with calls or without: drivers
-// connect when they start, and may make their first call days later.
+// Every published Go client opens two connections, and never uses, reads or closes the first. gRPC
+// closes the unused connection after prefaceTimeout, unnoticed. A connection to an HTTP/2 client
+// stays for as long as the client answers pings, with calls or without: drivers connect at startup,
+// and may make their first call days later.
 type listener struct {
 	net.Listener
 	log    *slog.Logger
@@ -114,7 +114,7 @@ type listener struct {
 	errors *throttle // of the log lines about errors of accepting
 }
 
-// Accept implements net.Listener. gRPC tries again after a temporary error.
+// Accept implements net.Listener. gRPC retries after a temporary error.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -129,9 +129,9 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// temporaryOr marks an error of accepting as temporary, such as that of too many open files. Two
-// errors are permanent: that the listener is closed, and one of permission. On Windows, the latter
-// says that the daemon's account may not use its own pipes.
+// temporaryOr marks an error of accepting as temporary, such as too many open files. Two errors are
+// permanent: a closed listener, and a permission error. On Windows, the latter means that the
+// daemon's account may not use its own pipes.
 func (l listener) temporaryOr(err error) error {
 	if l.all.isStopping() || errors.Is(err, net.ErrClosed) || errors.Is(err, fs.ErrPermission) {
 		return err
@@ -146,8 +146,8 @@ type temporary struct{ error }
 
 func (temporary) Temporary() bool { return true }
 
-// conn is a connection. If its client reads nothing for writeTimeout, it is closed, and the
-// answers that wait to be written are dropped.
+// conn is a connection. If the client reads nothing for writeTimeout, the connection is closed, and
+// pending answers are dropped.
 type conn struct {
 	net.Conn
 	all   *connections
@@ -184,23 +184,23 @@ type caller struct {
 	program string // its path; "" if the system doesn't tell
 }
 
-// infoOf returns what is known of the connection on which the call of ctx came. Each call has
-// that, since Server.options sets plaintext as the credentials of each server.
+// infoOf returns information about the connection of ctx's call. Every call has this information,
+// because Server.options sets plaintext as the credentials of each server.
 func infoOf(ctx context.Context) connInfo {
 	p, _ := peer.FromContext(ctx)
 	return p.AuthInfo.(connInfo)
 }
 
-// plaintext are credentials that neither encrypt nor authenticate: the endpoints do that. They
-// add to the contexts of handlers, as the peer, which process is at the other end.
+// plaintext are credentials without encryption and authentication: the endpoints provide both.
+// plaintext adds the process at the other end to the contexts of handlers, as the peer.
 type plaintext struct {
 	credentials.TransportCredentials
 }
 
 func newPlaintext() plaintext { return plaintext{insecure.NewCredentials()} }
 
-// ServerHandshake implements credentials.TransportCredentials. Package pipe has the connections
-// that know their callers.
+// ServerHandshake implements credentials.TransportCredentials. Connections of package pipe know
+// their callers.
 func (plaintext) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	var info connInfo
 	info.SecurityLevel = credentials.NoSecurity

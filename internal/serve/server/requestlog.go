@@ -20,12 +20,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// LevelRequest is the level of the lines of successful calls: klog's -v=2.
+// LevelRequest is the level for successful calls: klog's -v=2.
 const LevelRequest = slog.Level(-2)
 
-// logCall logs a call that has ended, with its arguments, how long it took, and the process
-// that made it. req is nil if the request couldn't be decoded. failed says whether err is a
-// failure.
+// logCall logs an ended call, with its arguments, its duration, and the calling process. req is nil
+// if the request was undecodable. failed reports whether err is a failure.
 func (s *Server) logCall(ctx context.Context, method string, req any, start time.Time, err error, failed bool) {
 	level := levelOf(method, codes.OK)
 	if failed {
@@ -54,16 +53,16 @@ func (s *Server) logCall(ctx context.Context, method string, req any, start time
 	s.log.LogAttrs(ctx, level, text, attrs...)
 }
 
-// mayBeMissing are the methods with which drivers ask whether something is there, and take
-// NotFound for an answer.
+// mayBeMissing are the methods with which drivers ask whether something exists, and for which
+// NotFound is a normal answer.
 var mayBeMissing = map[string]bool{
 	"GetVolumeIDFromTargetPath": true, "GetVolumeIDFromMount": true,
 	"IsSymlink": true, "IsMountPoint": true,
 }
 
-// levelOf returns the level of the line of a call. Health checks, and failures that the caller
-// takes for an answer, are at debug level. A failure is an error if the daemon or the node has a
-// fault. It is a warning if it may pass, or if the caller has caused it.
+// levelOf returns the log level of a call. Health checks, and failures that are a normal answer,
+// are at debug level. A failure is an error if the daemon or the node has a fault. A failure is a
+// warning if it may pass, or if the caller caused it.
 func levelOf(method string, code codes.Code) slog.Level {
 	switch code {
 	case codes.OK:
@@ -81,12 +80,12 @@ func levelOf(method string, code codes.Code) slog.Level {
 	return slog.LevelWarn
 }
 
-// redacted stands for what authenticates somebody, as in the logs of CSI drivers.
+// redacted replaces secrets, as in the logs of CSI drivers.
 const redacted = "***stripped***"
 
-// arguments returns the fields of a request for the log. It includes fields that are 0 or
-// empty, since a disk may have the number 0. Fields that the API marks with debug_redact are
-// redacted. Of bytes only the length is logged, and a long text is cut.
+// arguments returns the fields of a request for the log, including zero and empty fields: a disk
+// may have the number 0. Fields marked with debug_redact in the API are redacted. Bytes are logged
+// by their length only, and long texts are cut.
 func arguments(m protoreflect.Message) slog.Value {
 	var attrs []slog.Attr
 	fields := m.Descriptor().Fields()
@@ -121,7 +120,7 @@ func argument(field protoreflect.FieldDescriptor, v protoreflect.Value) slog.Val
 // maxListed is how many elements of a list are logged.
 const maxListed = 16
 
-// scalar returns a value that is neither a list nor a map.
+// scalar returns a value other than a list or a map.
 func scalar(field protoreflect.FieldDescriptor, v protoreflect.Value) slog.Value {
 	switch field.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:

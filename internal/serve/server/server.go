@@ -1,10 +1,10 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server serves the API: one gRPC server for each endpoint, with health
-// checks and reflection, that together start and end as one.
+// Package server serves the API: one gRPC server for each endpoint, with health checks and
+// reflection, all starting and ending together.
 //
-// One faulty caller can't affect others. A handler that panics answers that call with
+// A faulty caller cannot affect other callers. A panic of a handler fails only its call, with
 // Internal. Messages, headers, connections and calls are bounded.
 package server
 
@@ -36,37 +36,36 @@ const (
 	Stream = "server_stream"
 )
 
-// Config says what to serve, and how.
+// Config configures a Server.
 type Config struct {
 	Endpoints []Endpoint
 
-	// Count is called when a call begins that isn't refused at once. The call's type is Unary or Stream, and its
-	// method as in /v1.Disk/ListDiskIDs. When the call ends, ended is called with the status that the client gets.
-	// Default: calls aren't counted.
+	// Count is called at the start of each call within the limits. callType is Unary or Stream, and
+	// method has the form /v1.Disk/ListDiskIDs. ended is called at the call's end with the client's
+	// status. Default: nothing is counted.
 	Count func(callType, method string) (ended func(status error))
 
-	// MaxCalls is how many calls may be under way at all endpoints together, without
-	// streaming ones. Default: DefaultMaxCalls.
+	// MaxCalls limits the calls in progress at all endpoints together, without streaming calls.
+	// Default: DefaultMaxCalls.
 	MaxCalls int
 
-	// GracePeriod is how long a stop waits for running calls before it cancels
-	// them.
+	// GracePeriod is how long a stop waits for running calls before cancelling them.
 	GracePeriod time.Duration
 
-	// Log gets a line for each failed call, as a warning or an error, and at
-	// LevelRequest for each successful one. Default: none.
+	// Log gets a line for each failed call, as a warning or an error, and at LevelRequest for each
+	// successful call. Default: none.
 	Log *slog.Logger
 }
 
-// Endpoint is a service where clients reach it.
+// Endpoint is a service with its name and listener.
 type Endpoint struct {
 	// Name is the endpoint's name in logs and metrics, such as csi-proxy-disk-v1.
 	Name    string
 	Service Service
 	// Listener is closed by Serve.
 	Listener net.Listener
-	// MaxRequestBytes is the most that a request may have, in its encoded form.
-	// Default: wire.MaxRequestBytes.
+	// MaxRequestBytes limits the size of a request, in its encoded form. Default:
+	// wire.MaxRequestBytes.
 	MaxRequestBytes int
 }
 
@@ -78,35 +77,35 @@ type Service interface {
 	Files() (*protoregistry.Files, error)
 }
 
-// Bounds of what a client can make the server hold, besides calls. The messages of the
-// API are a few hundred bytes; a list of all disks of a node stays far below these.
+// Bounds on the memory held by the server for a client, besides calls. The messages of the API are
+// a few hundred bytes; even a list of all disks of a node is far smaller than these bounds.
 const (
 	maxHeaderBytes = 16 << 10
 	bufferBytes    = 4 << 10
-	// windowBytes is how many bytes of a request a client may send before the server
-	// reads them. It is the minimum of gRPC. By default gRPC would adapt it, up to 16 MiB.
+	// windowBytes is how many bytes of a request a client may send ahead of the server's reads, set
+	// to gRPC's minimum. By default gRPC would adapt the window, up to 16 MiB.
 	windowBytes = 64 << 10
-	// maxCallsOfConnection is how many calls a connection may have under way, streaming ones
-	// too. The client's library holds back further ones. So even if all calls of one connection
-	// hang, the others have room.
+	// maxCallsOfConnection limits the calls in progress on a connection, including streaming calls.
+	// The client's library holds back further calls. Even if all calls of one connection hang, all
+	// others have room.
 	maxCallsOfConnection = 256
-	// workers are the goroutines of an endpoint that stay for the next call; more
-	// calls at once get new ones. A new goroutine's stack is small and is copied
-	// several times on the way down to Windows, which is the larger part of the
-	// cost of a short call. A streaming call may keep one for as long as it lasts.
+	// workers is the number of an endpoint's goroutines that stay for the next call; further
+	// concurrent calls get new goroutines. A new goroutine's stack is small and is copied several
+	// times on the way down to Windows, which is most of the cost of a short call. A streaming call
+	// may keep a worker until its end.
 	workers = 2
-	// prefaceTimeout is how long a client may take until the end of its HTTP/2 preface,
-	// which it sends at once.
+	// prefaceTimeout bounds the time until the end of a client's HTTP/2 preface. Clients send the
+	// preface at once.
 	prefaceTimeout = 10 * time.Second
-	// minPingInterval is how often a client may ping, also without calls.
+	// minPingInterval is the shortest interval between a client's pings, with or without calls.
 	minPingInterval = 5 * time.Second
-	// A connection on which nothing has come for quietTimeout gets a ping, which any
-	// HTTP/2 client answers, also one that makes no calls. One that doesn't answer
-	// for pingTimeout is closed: its client has gone, hangs, or never was one.
+	// After quietTimeout without any data, a connection gets a ping. Any HTTP/2 client answers
+	// pings, even without calls. If the answer takes longer than pingTimeout, the connection is
+	// closed: the client has gone, hangs, or never was a client.
 	quietTimeout = 2 * time.Minute
 	pingTimeout  = 20 * time.Second
-	// cancelPeriod is how long a stop waits for calls that it cancelled. One
-	// that is stuck in the operating system mustn't keep the process alive.
+	// cancelPeriod is how long a stop waits for cancelled calls. A call stuck in the operating
+	// system must not keep the process alive.
 	cancelPeriod = time.Second
 )
 
@@ -157,7 +156,7 @@ func New(config Config) *Server {
 	return s
 }
 
-// options are those of gRPC, apart from what is an endpoint's own.
+// options returns the gRPC options common to all endpoints.
 func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(newPlaintext()),
@@ -181,10 +180,9 @@ func (s *Server) options() []grpc.ServerOption {
 	}
 }
 
-// Serve serves until ctx is done, or an endpoint ends with an error. Then it takes no
-// new calls, waits for the running ones, cancels those that still run after the grace
-// period, and closes all connections. It returns the error of the endpoint. It is
-// called once.
+// Serve serves until ctx is done, or an endpoint ends with an error. Then Serve takes no new calls,
+// waits for running calls, cancels all calls still running after the grace period, and closes all
+// connections. Serve returns the error of the endpoint, and must be called only once.
 func (s *Server) Serve(ctx context.Context) error {
 	failed := make(chan error, len(s.endpoints))
 	var serving sync.WaitGroup
@@ -206,8 +204,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// stop ends all endpoints at the same time, gracefully if they can, and reports whether all
-// calls have ended.
+// stop ends all endpoints at the same time, gracefully if possible, and reports whether all calls
+// have ended.
 func (s *Server) stop() (all bool) {
 	s.beginStop()
 	s.connections.stop()
@@ -224,8 +222,8 @@ func (s *Server) stop() (all bool) {
 		return true
 	}
 	s.log.Warn("cancelling the calls that still run", "gracePeriod", s.grace)
-	// The calls are cancelled by closing the connections. Stop can't be used: it waits for handshakes, and
-	// before gRPC 1.85 for a lock that GracefulStop holds while a call doesn't end.
+	// The calls are cancelled by closing the connections. Stop is unsuitable: Stop waits for
+	// handshakes, and before gRPC 1.85 for a lock that GracefulStop holds while a call doesn't end.
 	s.connections.cut()
 	if !endsWithin(ended, cancelPeriod) {
 		s.log.Warn("leaving calls behind that don't end when cancelled")
@@ -243,21 +241,21 @@ func endsWithin(ended <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// Connections says how many connections are open.
+// Connections returns the number of open connections.
 func (s *Server) Connections() int { return s.connections.count() }
 
-// Calls says how many calls are under way, and how many were refused.
+// Calls returns the calls in progress, and the number of refused calls.
 func (s *Server) Calls() Calls { return s.calls.now() }
 
-// endpoint is an endpoint with all that serves it.
+// endpoint is a served endpoint.
 type endpoint struct {
 	name     string
 	listener listener
 	server   *grpc.Server
 }
 
-// register registers the service with health and reflection. Health is SERVING from
-// the start to the end: a stop ends health watches, and takes no new checks.
+// register registers the service with health and reflection. Health is SERVING from the start to
+// the end: a stop ends health watches, and takes no new checks.
 func (e *endpoint) register(service Service) {
 	service.Register(e.server)
 	checks := health.NewServer()
@@ -273,10 +271,10 @@ func (e *endpoint) register(service Service) {
 	reflectionalphagrpc.RegisterServerReflectionServer(e.server, reflection.NewServer(options))
 }
 
-// resolver finds descriptors for reflection: those of the endpoint's service, and then
-// those of health and reflection, which are registered in every program that links them.
-// The service's are built when a client first asks: few ever do, and they take more time
-// and memory than all else that an endpoint needs.
+// resolver finds descriptors for reflection: first the endpoint's service, then health and
+// reflection, which are registered in every program that links them. The service's descriptors are
+// built when a client first asks: few clients do, and the descriptors take more time and memory
+// than the rest of an endpoint.
 type resolver struct {
 	files func() (*protoregistry.Files, error)
 }

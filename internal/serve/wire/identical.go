@@ -1,9 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire holds what both ends of a call must agree on: which messages of two
-// versions are the same in bytes, and how the errors of operations travel as gRPC
-// statuses.
+// Package wire holds the agreements between both ends of a call: which messages of two versions are
+// the same in bytes, and how the errors of operations travel as gRPC statuses.
 package wire
 
 import (
@@ -12,8 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ClashError is the first difference between two messages that makes it wrong to
-// use the Go type of one for the other.
+// ClashError is the first difference between two messages that forbids using one's Go type for the
+// other.
 type ClashError struct {
 	A, B  protoreflect.FullName    // the messages
 	Field protoreflect.FieldNumber // the field that differs
@@ -24,19 +23,17 @@ func (e *ClashError) Error() string {
 	return fmt.Sprintf("%s and %s clash at field %d: %s", e.A, e.B, e.Field, e.What)
 }
 
-// Identical proves that every encoding of one message is an encoding of the
-// other with the same meaning, by comparing all that they and the messages and
-// enums in them declare. It returns a *ClashError if not.
+// Identical proves that every encoding of one message is an encoding of the other with the same
+// meaning, by comparing all declarations in both, and in the messages and enums they contain. For a
+// difference, Identical returns a *ClashError.
 //
-// Field and enum value names must agree too. They aren't on the wire, but if one
-// number has two names, it most likely has two meanings, which nothing else would
-// show.
+// Field and enum value names must agree too, even though names aren't on the wire: a number with
+// two names most likely has two meanings, and nothing else would reveal the difference.
 func Identical(a, b protoreflect.MessageDescriptor) error {
 	return comparison{}.messages(a, b)
 }
 
-// comparison holds the pairs of messages compared, or being compared: a message
-// may contain itself.
+// comparison holds all pairs of messages compared, or being compared: a message may contain itself.
 type comparison map[[2]protoreflect.FullName]bool
 
 func (c comparison) messages(a, b protoreflect.MessageDescriptor) error {
@@ -70,8 +67,8 @@ func (c comparison) messages(a, b protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// difference returns what differs between two fields of one number; empty if nothing
-// does. It doesn't compare the messages that they contain.
+// difference returns the difference between two fields of one number, or "". Messages within the
+// fields aren't compared.
 func difference(a, b protoreflect.FieldDescriptor) string {
 	switch {
 	case a.Name() != b.Name():
@@ -110,8 +107,8 @@ func sameOneof(a, b protoreflect.OneofDescriptor) bool {
 	return true
 }
 
-// sameEnum reports whether two enums have the same values under the same names
-// and treat others alike.
+// sameEnum reports whether two enums have the same values under the same names and treat unknown
+// values alike.
 func sameEnum(a, b protoreflect.EnumDescriptor) bool {
 	if a.IsClosed() != b.IsClosed() || a.Values().Len() != b.Values().Len() {
 		return false

@@ -5,9 +5,9 @@ package wire
 
 // Limits of messages in their encoded form, in bytes, at both ends of a call.
 const (
-	// MaxRequestBytes is enough for any request of the API: the longest text in one is a
-	// path, for which Windows allows 32,767 characters.
+	// MaxRequestBytes is enough for any request of the API: the longest text in a request is a
+	// path, up to 32,767 characters on Windows.
 	MaxRequestBytes = 128 << 10
-	// MaxResponseBytes is what a gRPC client accepts by default.
+	// MaxResponseBytes is the default limit of gRPC clients.
 	MaxResponseBytes = 4 << 20
 )

@@ -16,19 +16,19 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// ErrorDomain is the domain of the google.rpc.ErrorInfo detail that each status
-// from this package carries.
+// ErrorDomain is the domain of the google.rpc.ErrorInfo detail carried by each status of this
+// package.
 const ErrorDomain = "csi-proxy"
 
-// Keys of the metadata in that detail. What is unknown is left out.
+// Keys of the metadata in the detail. Unknown values are left out.
 const (
 	metadataOperation    = "operation"
 	metadataObject       = "object"
 	metadataWindowsError = "windows_error" // in decimal
 )
 
-// classes are the classes of errors with their codes and reasons on the wire. Each code stands for one
-// class, so that a client can get the class from the code. Reasons are unique and never change.
+// classes are the classes of errors with their codes and reasons on the wire. Each code stands for
+// one class, and clients derive the class from the code. Reasons are unique and never change.
 var classes = []struct {
 	kind   error
 	code   codes.Code
@@ -48,8 +48,8 @@ var classes = []struct {
 	{csiproxy.ErrInternal, codes.Internal, "INTERNAL"},
 }
 
-// CodeOf returns the code of err's class: codes.OK for nil, codes.Internal for errors without a class. It
-// doesn't look for a gRPC status in err.
+// CodeOf returns the code of err's class: codes.OK for nil, codes.Internal for errors without a
+// class. A gRPC status in err is ignored.
 func CodeOf(err error) codes.Code {
 	if err == nil {
 		return codes.OK
@@ -63,8 +63,8 @@ func CodeOf(err error) codes.Code {
 	return codes.Internal
 }
 
-// ToStatusOf is ToStatus for the error of a method, by whose name the caller knows the operation: older versions of the
-// API have other names for some.
+// ToStatusOf is ToStatus with the name of the called method in place of the operation's: older
+// versions of the API have other names for some operations.
 func ToStatusOf(method string, err error) error {
 	if err == nil {
 		return nil
@@ -78,9 +78,9 @@ func ToStatusOf(method string, err error) error {
 	return ToStatus(&renamed)
 }
 
-// ToStatus returns err as a gRPC status error: the code and reason of its class,
-// its text as the message, and operation, object and Windows error number in an
-// ErrorInfo detail. Nil and what is a status error already stay as they are.
+// ToStatus returns err as a gRPC status error: the code and reason of its class, its text as the
+// message, and operation, object and Windows error number in an ErrorInfo detail. Nil and status
+// errors are returned unchanged.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
@@ -116,12 +116,10 @@ func ToStatus(err error) error {
 	return detailed.Err()
 }
 
-// FromStatus returns the error of a gRPC call as a *csiproxy.Error of the class
-// that its code stands for, with the message as its text. Operation, object and
-// Windows error number are filled if the daemon sent them: the published one
-// doesn't, and answers all failures with the code Unknown, which is
-// csiproxy.ErrInternal here. Nil stays nil; an error that isn't a status becomes
-// the cause.
+// FromStatus returns the error of a gRPC call as a *csiproxy.Error of the code's class, with the
+// message as its text. Operation, object and Windows error number are set if the daemon sent them.
+// The published daemon omits all three, and answers all failures with the code Unknown, here
+// csiproxy.ErrInternal. Nil stays nil; an error other than a status becomes the cause.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil
@@ -142,7 +140,7 @@ func FromStatus(err error) error {
 		if !ok || info.Domain != ErrorDomain {
 			continue
 		}
-		// Another daemon's malformed number is no number.
+		// A malformed number of another daemon is ignored.
 		if number, err := strconv.ParseUint(info.Metadata[metadataWindowsError], 10, 32); err == nil {
 			result.WindowsError = uint32(number)
 		}
@@ -156,13 +154,13 @@ func FromStatus(err error) error {
 	return result
 }
 
-// maxWireText bounds a text within a status, in bytes. The whole status goes into
-// HTTP/2 trailers, in two encodings, and some gRPC clients take no more than
-// 16 KiB of those; requests may quote much more than that.
+// maxWireText bounds a text within a status, in bytes. The whole status goes into HTTP/2 trailers,
+// in two encodings, and some gRPC clients accept at most 16 KiB of trailers; requests may quote
+// much longer texts.
 const maxWireText = 2 << 10
 
-// wireText makes s fit to be sent. It replaces what isn't UTF-8. If s is too long, it
-// leaves out the middle, since the beginning says what failed and the end why.
+// wireText makes s fit for sending. Invalid UTF-8 is replaced. If s is too long, the middle is
+// omitted, because the beginning says what failed and the end why.
 func wireText(s string) string {
 	if len(s) > maxWireText {
 		s = s[:maxWireText/2] + " … " + s[len(s)-maxWireText/2:]
@@ -170,6 +168,6 @@ func wireText(s string) string {
 	return ValidText(s)
 }
 
-// ValidText replaces what isn't UTF-8 in a text that comes from hardware or from a caller. With
-// one such byte, the whole response couldn't be sent.
+// ValidText replaces invalid UTF-8 in a text from hardware or from a caller. A single invalid byte
+// would make the whole response unsendable.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

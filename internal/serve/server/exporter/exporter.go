@@ -1,10 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter lets Prometheus see the daemon: its gRPC calls
-// (grpc_server_*), its connections and build (csi_proxy_*), its process and Go
-// runtime (process_*, go_*), and what other packages collect. docs/monitoring.md explains each
-// metric.
+// Package exporter lets Prometheus see the daemon: its gRPC calls (grpc_server_*), its connections
+// and build (csi_proxy_*), its process and Go runtime (process_*, go_*), and the metrics of further
+// packages. docs/monitoring.md explains each metric.
 package exporter
 
 import (
@@ -34,9 +33,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/mask"
 )
 
-// callSeconds are the upper bounds of the buckets of a call's duration, few since each
-// method has them. Looking something up takes some milliseconds, a change a second,
-// formatting a large disk a minute.
+// callSeconds are the upper bounds of the buckets of a call's duration, few because each method has
+// them. A lookup takes some milliseconds, a change a second, formatting a large disk a minute.
 var callSeconds = []float64{0.01, 0.1, 1, 10, 60}
 
 // Bounds of the HTTP server. A scrape is one short request.
@@ -49,15 +47,16 @@ const (
 	maxStacks    = 16 << 20 // bytes, of some ten thousand goroutines
 )
 
-// driverLabel names the driver with endpoints of its own. At the published endpoints it is empty: see gather.
+// driverLabel names the owner of a driver's own endpoints. At the published endpoints the label is
+// empty: see gather.
 const driverLabel = "driver"
 
-// Build is what csi_proxy_build_info says.
+// Build has the labels of csi_proxy_build_info.
 type Build struct {
 	Version, Commit, GoVersion string
 }
 
-// Exporter has a registry of metrics and shows it over HTTP.
+// Exporter has a registry of metrics and serves the registry over HTTP.
 type Exporter struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
@@ -124,29 +123,29 @@ func New(build Build, log *slog.Logger) *Exporter {
 	return e
 }
 
-// Register adds metrics. It panics if two have the same name, which is a fault of
-// the program.
+// Register adds metrics. Duplicate names are a fault of the program, and panic.
 func (e *Exporter) Register(collectors ...prometheus.Collector) {
 	e.registry.MustRegister(collectors...)
 }
 
-// Readiness returns why drivers' calls aren't taken, nil if they are. If only what few drivers use is
-// missing, or something keeps the daemon from its next start, it says so.
+// Readiness returns the reason for refusing drivers' calls, or nil if calls are taken. missing is
+// the reason for a lesser problem: only versions of few drivers are unserved, or the daemon's next
+// start would fail.
 type Readiness func() (missing string, err error)
 
-// SetReadiness sets what /readyz asks. Until then, the daemon starts.
+// SetReadiness sets the function behind /readyz. Until then, /readyz says that the daemon starts.
 func (e *Exporter) SetReadiness(readiness Readiness) { e.ready.Store(&readiness) }
 
-// CountUnserved counts a failed try to serve metrics at their address.
+// CountUnserved counts a failed attempt to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
 
-// streams are the streaming methods whose calls are counted: the others are those of reflection, and methods that
-// the daemon doesn't have, which may have any name.
+// streams are the streaming methods to count. Reflection, and unknown methods with arbitrary names,
+// are left uncounted.
 var streams = []string{"/csiproxy.storage.v1alpha1.Storage/WatchDisks", "/grpc.health.v1.Health/Watch"}
 
-// CountCalls returns the function for [server.Config] that counts the calls at the endpoints of a driver, "" for the
-// published endpoints. Calls with one response are also timed: streaming ones last as long as their clients like.
-// Dashboards know the names of the metrics from github.com/grpc-ecosystem/go-grpc-middleware.
+// CountCalls returns the [server.Config.Count] for the endpoints of a driver, "" for the published
+// endpoints. Only unary calls are timed: clients decide how long streaming calls last. Dashboards
+// know the names of the metrics from github.com/grpc-ecosystem/go-grpc-middleware.
 func (e *Exporter) CountCalls(driver string) func(callType, fullMethod string) (ended func(error)) {
 	return func(callType, fullMethod string) func(error) {
 		if callType == server.Stream && !slices.Contains(streams, fullMethod) {
@@ -165,8 +164,8 @@ func (e *Exporter) CountCalls(driver string) func(callType, fullMethod string) (
 	}
 }
 
-// Admin answers what Serve does, and the daemon's flags and goroutines: for the endpoint that
-// administrators alone can open.
+// Admin serves the pages of Serve, and the daemon's flags and goroutines, for the administrators'
+// own endpoint.
 func (e *Exporter) Admin() http.Handler {
 	mux := e.pages()
 	mux.HandleFunc("GET "+admin.Debug, handleDebug)
@@ -191,8 +190,8 @@ func (e *Exporter) pages() *http.ServeMux {
 	return mux
 }
 
-// handleMetrics answers with the metrics in Prometheus' text format, which each scraper reads. Package
-// promhttp would negotiate other formats and compression, for 250 kB of the program.
+// handleMetrics serves the metrics in Prometheus' text format, readable by each scraper. Package
+// promhttp would negotiate further formats and compression, for 250 kB of the program.
 func (e *Exporter) handleMetrics(w http.ResponseWriter, _ *http.Request) {
 	select {
 	case e.scrapes <- struct{}{}:
@@ -219,9 +218,9 @@ func (e *Exporter) handleMetrics(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// gather returns the metrics of the registry, without an empty label driver. Prometheus treats an empty
-// label as an absent one. Programs that read the text of published daemons expect series of the published
-// endpoints to have exactly the labels there.
+// gather returns the metrics of the registry, without empty driver labels. Prometheus treats an
+// empty label as an absent label. But programs reading the text of published daemons expect exactly
+// the published labels.
 func (e *Exporter) gather() ([]*dto.MetricFamily, error) {
 	families, err := e.registry.Gather()
 	for _, family := range families {
@@ -235,8 +234,8 @@ func (e *Exporter) gather() ([]*dto.MetricFamily, error) {
 	return families, err
 }
 
-// handleDebug answers with the daemon's flags and goroutines. A dump stops the daemon for a moment, and
-// shows addresses in its memory.
+// handleDebug serves the daemon's flags and goroutines. A dump stops the daemon for a moment, and
+// shows memory addresses.
 func handleDebug(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "flags: %q\n\n", mask.Flags(os.Args[1:]))
 	if _, err := w.Write(goroutineStacks(maxStacks)); err != nil {
@@ -244,8 +243,8 @@ func handleDebug(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// goroutineStacks returns the stacks of all goroutines, at most limit bytes. Package runtime/pprof gives the
-// same, for 180 kB of the program.
+// goroutineStacks returns the stacks of all goroutines, at most limit bytes. Package runtime/pprof
+// would add 180 kB to the program.
 func goroutineStacks(limit int) []byte {
 	for size := min(64<<10, limit); ; size = min(2*size, limit) {
 		stacks := make([]byte, size)
@@ -255,7 +254,7 @@ func goroutineStacks(limit int) []byte {
 	}
 }
 
-// Serve answers requests on l, until ctx is done. It closes l.
+// Serve answers requests on l until ctx is done, and closes l.
 func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
 	httpServer := &http.Server{
 		Handler:        e.pages(),
@@ -273,7 +272,7 @@ func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
 	return <-closed
 }
 
-// ignoreClosed returns the error of closing a listener that may be closed already.
+// ignoreClosed returns the error of closing a listener, or nil for a listener already closed.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -303,7 +302,7 @@ func (c byDriver[T]) Collect(metrics chan<- prometheus.Metric) {
 var connectionsDesc = prometheus.NewDesc("csi_proxy_connections",
 	"Open connections of clients, at all endpoints of a driver together.", []string{driverLabel}, nil)
 
-// Connections returns the collector of the open connections, which count counts by driver.
+// Connections returns the collector of the open connections. count returns the number by driver.
 func Connections(count func() map[string]int) prometheus.Collector {
 	return byDriver[int]{[]*prometheus.Desc{connectionsDesc}, count,
 		func(driver string, n int, metrics chan<- prometheus.Metric) {
@@ -311,8 +310,8 @@ func Connections(count func() map[string]int) prometheus.Collector {
 		}}
 }
 
-// Versions returns the collector of the versions of the API that are served, by group, the newest first,
-// and of the endpoints that aren't served.
+// Versions returns the collector of the API's served versions, by group, newest first, and of
+// unserved endpoints.
 func Versions(served func() (versions map[string][]string, missing []string)) prometheus.Collector {
 	return versionsCollector(served)
 }
@@ -343,7 +342,7 @@ func (c versionsCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// Calls returns the collector of the calls under way, which calls reports by driver.
+// Calls returns the collector of the calls in progress. calls returns them by driver.
 func Calls(calls func() map[string]server.Calls) prometheus.Collector {
 	return byDriver[server.Calls]{[]*prometheus.Desc{callsDesc, oldestDesc, limitDesc, refusedDesc}, calls, collectCalls}
 }

@@ -64,8 +64,8 @@ func (d *decoder) selector(m *storagev1alpha1.DiskSelector) csiproxy.Selector {
 	return s
 }
 
-// EncodeStageVolumeRequest returns the message for a request. An authentication type that the API
-// doesn't have is csiproxy.ErrInvalidArgument.
+// EncodeStageVolumeRequest returns the message for a request. An authentication type unknown to the
+// API fails with csiproxy.ErrInvalidArgument.
 func EncodeStageVolumeRequest(r csiproxy.StageVolumeRequest) (*storagev1alpha1.StageVolumeRequest, error) {
 	login, err := encodeLogin(r.Login)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-// text returns a text of a response. It may come from hardware: what isn't UTF-8 is replaced, since one
-// such byte would fail the whole response.
+// text returns a text of a response. Texts may come from hardware: invalid UTF-8 is replaced,
+// because a single invalid byte would fail the whole response.
 func text[T ~string](s T) string { return wire.ValidText(string(s)) }
 
 // EncodeDisks returns the response for disks.

@@ -4,11 +4,12 @@
 // Package storagewire turns structs of the storage API into messages of the API and back, for both
 // ends of a call.
 //
-// Texts of requests are the caller's, and stay. Texts of responses are made valid UTF-8. A number in a
-// message that has no room in the field of the struct, or no meaning, is csiproxy.ErrInvalidArgument.
+// Texts of requests come from the caller, and are kept. Texts of responses are made valid UTF-8. A
+// number in a message that is meaningless or too large for the struct's field fails with
+// csiproxy.ErrInvalidArgument.
 //
-// Tests fill each field of each struct and of each message: one that is forgotten here, or taken for
-// another, fails them.
+// Tests fill each field of each struct and of each message: a forgotten or confused field fails
+// them.
 package storagewire
 
 import (
@@ -19,10 +20,10 @@ import (
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 )
 
-// decoder keeps the first error of those who decode parts of a message.
+// decoder keeps the first error while decoding the parts of a message.
 type decoder struct{ err error }
 
-// decode returns what f makes of a message, and its first error.
+// decode returns the result of f for a message, and the decoder's first error.
 func decode[M, T any](m M, f func(*decoder, M) T) (T, error) {
 	var d decoder
 	v := f(&d, m)
@@ -39,7 +40,7 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-// fit returns the number in a field as one of fewer bits.
+// fit returns the number in a field, converted to fewer bits.
 func fit[T uint8 | uint16](d *decoder, field string, number uint32) T {
 	if uint32(T(number)) != number {
 		d.fail(csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: %d is too large", field, number))
@@ -55,8 +56,8 @@ func (d *decoder) duration(field string, milliseconds int64) time.Duration {
 	return time.Duration(max(milliseconds, -1)) * time.Millisecond
 }
 
-// milliseconds returns a time in milliseconds. A shorter one that isn't 0, which stands for the
-// default, is one millisecond. One that is negative is -1.
+// milliseconds returns a time in milliseconds. A positive time below one millisecond becomes one
+// millisecond, because 0 stands for the default. A negative time becomes -1.
 func milliseconds(d time.Duration) int64 {
 	if d > 0 {
 		return max(d.Milliseconds(), 1)
@@ -64,8 +65,8 @@ func milliseconds(d time.Duration) int64 {
 	return max(int64(d), -1)
 }
 
-// isKnown reports whether the API has an authentication type: what isn't known mustn't become a login
-// without CHAP.
+// isKnown reports whether the API has an authentication type: an unknown type mustn't become a
+// login without CHAP.
 func isKnown(t storagev1alpha1.AuthenticationType) bool {
 	_, known := storagev1alpha1.AuthenticationType_name[int32(t)]
 	return known
@@ -75,7 +76,7 @@ func unknownAuthentication(t csiproxy.ISCSIAuthType) error {
 	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown AuthenticationType %d", t)
 }
 
-// each returns what f makes of each entry of a list.
+// each returns the results of f for each entry of a list.
 func each[A, B any](list []A, f func(A) B) (all []B) {
 	for _, entry := range list {
 		all = append(all, f(entry))
