@@ -5,41 +5,41 @@ package csiproxy
 
 import "time"
 
-// Leftovers are what CleanUp has found.
+// Leftovers are the result of CleanUp.
 type Leftovers struct {
 	// Mounts are in the order of ListVolumes.
 	Mounts []Leftover `json:"leftovers"`
-	// IncompleteReason says what couldn't be looked at, and why. There may be leftovers there.
-	// It is empty if these are all.
+	// IncompleteReason names the places that couldn't be searched, and why. They may have further
+	// leftovers. Empty if the list is complete.
 	IncompleteReason string `json:"incomplete_reason"`
 }
 
-// Leftover is a mount that nobody needs any more, or the link of a ForgottenPod, as CleanUp has found it.
+// Leftover is an unneeded mount, or the link of a ForgottenPod, found by CleanUp.
 type Leftover struct {
 	Mount
-	// Removed is set if this call has removed it.
+	// Removed is set if this call has removed the mount.
 	Removed bool `json:"removed"`
-	// Error says why it couldn't be removed.
+	// Error says why the removal failed.
 	Error string `json:"error,omitempty"`
 }
 
-// CheckVolumeRequest says which volume is to be checked. Only StagingPath must be set.
+// CheckVolumeRequest selects the volume to check. Only StagingPath must be set.
 type CheckVolumeRequest struct {
-	// StagingPath is where the volume is mounted, or a link to that.
+	// StagingPath is the volume's mount point, or a link to the mount point.
 	StagingPath string
-	// SpotFix repairs what the scan has found. That takes the volume offline for a moment,
-	// so it is refused while the volume is published.
+	// SpotFix repairs the errors found by the scan. The repair takes the volume offline for a
+	// moment and is refused while the volume is published.
 	SpotFix bool
 }
 
-// CheckedVolume is what CheckVolume has found and done.
+// CheckedVolume is the result of CheckVolume.
 type CheckedVolume struct {
 	// ErrorsFound is set if the scan has found errors.
 	ErrorsFound bool `json:"errors_found"`
 	// Fixed is set if a spot fix was made, and a second scan has found no errors.
 	Fixed bool `json:"fixed"`
-	// Duration is how long Windows has worked. It gives no progress meanwhile.
+	// Duration is how long Windows has worked. Windows reports no progress meanwhile.
 	Duration time.Duration `json:"-"`
-	// Conditions are what is wrong with the volume after the check, as of GetVolume.
+	// Conditions are the volume's problems after the check, as in GetVolume.
 	Conditions Conditions `json:"conditions"`
 }

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// SMBCredentials are what a server wants to know. The zero value stands for the node's own account, with which Windows
-// logs in by Kerberos: node and server must be in one domain, or in domains that trust each other. Whoever uses the
-// mapping acts as that account.
+// SMBCredentials authenticate to an SMB server. The zero value stands for the node's own account,
+// with which Windows logs in by Kerberos: node and server must be in one domain, or in domains with
+// mutual trust. All users of the mapping act as the node's account.
 type SMBCredentials struct {
 	Username string // user, DOMAIN\user or user@domain
 	Password Secret
@@ -29,8 +29,7 @@ const (
 // AsNode reports whether the credentials stand for the node's own account.
 func (c SMBCredentials) AsNode() bool { return c.Username == "" && c.Password.Reveal() == "" }
 
-// Validate returns ErrInvalidArgument, with the reason, for credentials that
-// Windows would take as something else.
+// Validate returns ErrInvalidArgument, with the reason, for credentials that Windows would misread.
 func (c SMBCredentials) Validate() error {
 	password := c.Password.Reveal()
 	switch {

@@ -9,51 +9,51 @@ import (
 
 // Disk is a disk of the node.
 type Disk struct {
-	// Number is Windows' number of the disk. It names the disk only until the disk leaves.
+	// Number is Windows' number of the disk, valid until the disk leaves.
 	Number DiskNumber `json:"number"`
-	// SizeBytes is the size that Windows knows. If the disk has grown meanwhile, Windows
-	// learns that by a rescan, or by ExpandVolume.
+	// SizeBytes is the size known to Windows. If the disk has grown, Windows learns the new size by
+	// a rescan, or by ExpandVolume.
 	SizeBytes int64 `json:"size_bytes"`
-	// SerialNumber is the disk's serial number, without blanks around it.
+	// SerialNumber is the disk's serial number, without surrounding blanks.
 	SerialNumber string `json:"serial_number"`
-	// Identifiers are all that the disk says of itself in VPD page 83, in the disk's order.
+	// Identifiers are all identifiers in the disk's VPD page 83, in the disk's order.
 	Identifiers []Identifier `json:"identifiers"`
-	// Vendor is that of the SCSI inquiry, as is Product, without blanks around them.
+	// Vendor and Product come from the SCSI inquiry, without surrounding blanks.
 	Vendor  string `json:"vendor"`
 	Product string `json:"product"`
 	Bus     Bus    `json:"bus"`
 	Location
-	// ISCSI is the target that provides the disk; nil if no iSCSI session does.
+	// ISCSI is the target that provides the disk; nil for a disk without an iSCSI session.
 	ISCSI *ISCSILUN `json:"iscsi,omitempty"`
 
 	Online   bool `json:"online"`
 	ReadOnly bool `json:"read_only"`
-	// OfflineReason says why the disk is offline, as far as that is known.
+	// OfflineReason says why the disk is offline, if known.
 	OfflineReason string `json:"offline_reason,omitempty"`
-	// Style is the kind of its partition table.
+	// Style is the kind of the disk's partition table.
 	Style PartitionStyle `json:"partition_style"`
 	// DiskID is the GUID in a GPT, or the signature in an MBR as eight hex digits.
 	DiskID string `json:"disk_id,omitempty"`
-	// SystemReason says why nothing is done to the disk: Windows runs from it. It is empty for
-	// all other disks.
+	// SystemReason says why operations refuse the disk: Windows runs from the disk. Empty for all
+	// other disks.
 	SystemReason string      `json:"system_reason,omitempty"`
 	Partitions   []Partition `json:"partitions"`
-	// Driver is the driver that the daemon's file of drivers gives the disk to. It is empty if the file gives it
-	// to none, or if there is no file.
+	// Driver is the disk's driver in the daemon's file of drivers. Empty if the file names no
+	// driver for the disk, or is missing.
 	Driver string `json:"driver,omitempty"`
-	// Error says what the disk doesn't answer. With an Error, a field that has its zero value
-	// isn't known: a disk that isn't Online may be online.
+	// Error says which queries the disk left unanswered. With an Error, zero fields are unknown: a
+	// disk with Online unset may be online.
 	Error string `json:"error,omitempty"`
 }
 
-// Identifier is one way in which a disk names itself.
+// Identifier is a name that a disk gives for itself.
 type Identifier struct {
 	Kind IdentifierKind `json:"kind"`
-	// Text is the identifier. What the disk gives in binary is in lower-case hex digits.
+	// Text is the identifier. Binary identifiers are in lower-case hex digits.
 	Text string `json:"text"`
 }
 
-// IdentifierKind says what an identifier is.
+// IdentifierKind is the type of an identifier.
 type IdentifierKind string
 
 // Kinds of identifiers. All but NGUID are designator types of SPC-4; an NVMe disk's EUI-64
@@ -71,30 +71,29 @@ const (
 // Bus is how a disk is attached, in Windows' words (STORAGE_BUS_TYPE).
 type Bus string
 
-// Buses that drivers meet. There are others.
+// Common buses; the list is incomplete.
 const (
 	BusSCSI  Bus = "SCSI"
 	BusISCSI Bus = "iSCSI"
 	BusSAS   Bus = "SAS"
 	BusSATA  Bus = "SATA"
 	BusNVMe  Bus = "NVMe"
-	// BusFile is that of a file that is attached as a disk, as a container's scratch space is.
+	// BusFile is the bus of a file attached as a disk, such as a container's scratch space.
 	BusFile Bus = "File Backed Virtual"
 )
 
-// Location is where a disk is attached.
+// Location is the place at which a disk is attached.
 type Location struct {
-	// Text is what Windows shows, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
+	// Text is Windows' text, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
 	Text string `json:"location"`
-	// SCSI is the disk's SCSI address. Windows gives one to most NVMe disks, too. It is nil if
-	// the bus has none.
+	// SCSI is the disk's SCSI address, present for most NVMe disks too. Nil if the bus has none.
 	SCSI *SCSIAddress `json:"scsi_address,omitempty"`
-	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one, or if Windows
-	// doesn't report it.
+	// NVMeNamespace is the disk's NVMe namespace id; 0 for other disks, or if Windows doesn't
+	// report the id.
 	NVMeNamespace uint32 `json:"nvme_namespace,omitempty"`
 }
 
-// SCSIAddress is where a disk is attached, in the words of Text.
+// SCSIAddress is a disk's address, in the terms of Text.
 type SCSIAddress struct {
 	Adapter uint8 `json:"adapter"` // the host bus adapter: Windows' PortNumber
 	Port    uint8 `json:"port"`    // of that adapter: Windows' PathId
@@ -118,8 +117,8 @@ const (
 	PartitionStyleGPT PartitionStyle = "gpt"
 )
 
-// NoFileSystem is the FileSystem of a partition or volume in which Windows recognises none.
-// What is there may still be data.
+// NoFileSystem is the FileSystem of a partition or volume without a file system known to Windows.
+// The partition may still hold data.
 const NoFileSystem = "raw"
 
 // Partition is a partition of a disk.
@@ -127,24 +126,24 @@ type Partition struct {
 	Number      uint32 `json:"number"`
 	OffsetBytes int64  `json:"offset_bytes"`
 	SizeBytes   int64  `json:"size_bytes"`
-	// Data is set for a partition that has a volume for users. Reserved and system
-	// partitions have none.
+	// Data is set for a partition with a volume for users. Reserved and system partitions have
+	// none.
 	Data bool `json:"data"`
-	// VolumeID is empty if the partition has no volume, or if Windows shows none, as while
-	// the disk is offline.
+	// VolumeID is empty if the partition has no volume, or if Windows shows none, as while the disk
+	// is offline.
 	VolumeID VolumeID `json:"volume_id,omitempty"`
-	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
-	// empty if that isn't known, as while the disk is offline.
+	// FileSystem is NTFS, ReFS or another file system known to Windows; NoFileSystem if Windows
+	// recognises none; and empty if unknown, as while the disk is offline.
 	FileSystem string `json:"file_system,omitempty"`
 	Label      string `json:"label,omitempty"`
-	// Paths are where the volume is mounted: directories, and drives as `D:\`. They aren't
-	// known while the disk is offline.
+	// Paths are the volume's mount points: directories, and drives as `D:\`. Unknown while the disk
+	// is offline.
 	Paths []string `json:"paths,omitempty"`
-	// Error says why Windows doesn't report more of the volume.
+	// Error says why the volume's properties are incomplete.
 	Error string `json:"error,omitempty"`
 }
 
-// String names the disk for people: its number with what distinguishes it from others.
+// String names the disk for people: its number and distinguishing properties.
 func (d Disk) String() string {
 	s := fmt.Sprintf("disk %d", d.Number)
 	if d.SerialNumber != "" {

@@ -8,16 +8,16 @@ import (
 	"strconv"
 )
 
-// DiskNumber is a Windows disk number: the N of \\.\PhysicalDriveN and the Number
-// property of MSFT_Disk. Windows assigns it when the disk arrives. It names that disk
-// only until the disk leaves; another disk may get the same number later.
+// DiskNumber is a Windows disk number: the N of \\.\PhysicalDriveN and the Number property of
+// MSFT_Disk. Windows assigns the number when the disk arrives. After the disk has left, another
+// disk may get the same number.
 type DiskNumber uint32
 
 // String returns the number in decimal.
 func (n DiskNumber) String() string { return strconv.FormatUint(uint64(n), 10) }
 
-// ParseDiskNumber reads a disk number from its decimal form, as the older API versions
-// carry it. Anything else is an error, also a number that doesn't fit into 32 bits.
+// ParseDiskNumber reads a disk number from its decimal form, used by the older API versions. Any
+// other text is an error, as is a number over 32 bits.
 func ParseDiskNumber(s string) (DiskNumber, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {

@@ -1,15 +1,15 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csiproxy has what all who use CSI Proxy share: the storage API, the ids of disks,
-// volumes and iSCSI targets, secrets and errors.
+// Package csiproxy contains the types shared by all clients of CSI Proxy: the storage API, the ids
+// of disks, volumes and iSCSI targets, secrets and errors.
 //
-// [StorageOperations] does whole tasks of a CSI node in one call each: find a disk, stage a
-// volume, publish it, grow it, and all of that back again. It is v1alpha1, as its API group is:
-// names and fields may still change. The operations of the older groups are in package
-// published. Package node does both in process, package client over the daemon's pipes.
+// [StorageOperations] does whole tasks of a CSI node in one call each: find a disk, stage a volume,
+// publish it, grow it, and undo each step. Like its API group, StorageOperations is v1alpha1: names
+// and fields may still change. The operations of the older groups are in package published. Package
+// node does both in process, package client over the daemon's pipes.
 //
-// A caller tells errors apart with errors.Is and the sentinels below, in process and over a pipe.
+// Callers distinguish errors with errors.Is and the sentinels below, in process and over a pipe.
 package csiproxy
 
 import (
@@ -22,71 +22,69 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// The classes of errors. Every error of an operation is exactly one of these, or
+// The classes of errors. Every error of an operation belongs to exactly one class, or is
 // context.Canceled or context.DeadlineExceeded.
 //
-// What to do differs by class. ErrUnavailable: try the same call again, after a pause.
-// ErrFailedPrecondition: change the node's state first, as the text says. ErrInvalidArgument
-// and ErrUnimplemented: change the call. A driver that returns an error to kubelet needs no
-// rule of its own: client.Code has the code, and kubelet tries all of them again.
+// The class decides the remedy. ErrUnavailable: retry the same call, after a pause.
+// ErrFailedPrecondition: change the node's state first, as the text says. ErrInvalidArgument and
+// ErrUnimplemented: change the call. A driver that returns errors to kubelet needs no rule of its
+// own: client.Code returns the code, and kubelet retries all of them.
 var (
-	// ErrInvalidArgument says that the request is wrong in every state of the node: a path
-	// outside of the kubelet directory, a volume id that isn't one, a size below zero.
+	// ErrInvalidArgument means a request that is wrong in every state of the node: a path outside
+	// of the kubelet directory, a malformed volume id, a size below zero.
 	//
-	// If the request is right, and something is missing on the node, it is ErrNotFound or
+	// For a correct request that lacks something on the node, the error is ErrNotFound or
 	// ErrFailedPrecondition.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrNotFound says that the object of the call doesn't exist: no disk has the serial
-	// number, nothing is mounted at the path of GetVolume, the server has no such share.
+	// ErrNotFound means that the object of the call is missing: no disk has the serial number, the
+	// path of GetVolume has no mount, the server has no such share.
 	//
-	// It isn't returned by calls that remove or unmount what is gone already: they succeed.
-	// An object that can't be asked for the moment is ErrUnavailable. So a disk that isn't
-	// found has left, or has never come.
+	// Calls that remove or unmount a missing object succeed instead. A temporarily unreachable
+	// object is ErrUnavailable. Therefore a disk with ErrNotFound has left, or has never come.
 	ErrNotFound = errors.New("not found")
-	// ErrAlreadyExists says that something else is where the call makes something: a file is
-	// at the target path of PublishVolume, a directory with entries at the path of a link.
+	// ErrAlreadyExists means that something else occupies the place of a new object: a file is at
+	// the target path of PublishVolume, a directory with entries at the path of a link.
 	//
-	// If the same thing is there, made by an earlier try, the call succeeds.
+	// If an earlier attempt has made the same object, the call succeeds.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrFailedPrecondition says that the node's state forbids the call, and that trying
-	// again doesn't help until somebody changes that state: the disk holds data of another
-	// system, a process uses the volume, another user has mapped the share.
+	// ErrFailedPrecondition means that the node's state forbids the call, until somebody changes
+	// the state: the disk holds data of another system, a process uses the volume, another user has
+	// mapped the share.
 	//
-	// A state that passes by itself is ErrUnavailable: a disk that is still coming online.
+	// A state that passes by itself is ErrUnavailable: a disk still coming online.
 	ErrFailedPrecondition = errors.New("failed precondition")
-	// ErrPermissionDenied says that Windows, an SMB server or the rules for paths don't allow
-	// the call to whoever makes it: the service's account lacks a privilege, a link leads out
-	// of the kubelet directory, the user may not use the share.
+	// ErrPermissionDenied means that Windows, an SMB server or the rules for paths forbid the call
+	// to this caller: the service's account lacks a privilege, a link leads out of the kubelet
+	// directory, the user may not use the share.
 	//
-	// A user whom the server doesn't know, or a wrong password, is ErrUnauthenticated.
+	// An unknown user, or a wrong password, is ErrUnauthenticated.
 	ErrPermissionDenied = errors.New("permission denied")
-	// ErrUnauthenticated says that a server doesn't accept the credentials: the password of a
-	// share is wrong or has expired, the CHAP secret of a target isn't this one.
+	// ErrUnauthenticated means that a server refuses the credentials: the password of a share is
+	// wrong or has expired, or the CHAP secret of a target differs.
 	//
-	// A user whom the server knows, but who may not use the share, is ErrPermissionDenied.
+	// A known user without the right to use the share is ErrPermissionDenied.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrResourceExhausted says that a limit is reached: the volume is full, the client has
-	// too many calls under way.
+	// ErrResourceExhausted means that a limit is reached: the volume is full, or the client has too
+	// many calls in progress.
 	//
-	// A server that takes no more connections for the moment, and Windows without memory,
-	// are ErrUnavailable.
+	// A server refusing connections for the moment, and Windows without memory, are ErrUnavailable.
 	ErrResourceExhausted = errors.New("resource exhausted")
-	// ErrUnavailable says that the same call may succeed later, without anybody changing
-	// anything: the daemon isn't there, Windows hasn't answered an earlier call on the disk,
-	// the storage or the server behind a path isn't reached. A daemon without the group of the
-	// call, such as the published daemon without the storage group, looks as one that isn't there.
+	// ErrUnavailable means that the same call may succeed later, without intervention: the daemon
+	// is missing, Windows hasn't answered an earlier call on the disk, the storage or the server
+	// behind a path is unreachable. A daemon without the group of the call, such as the published
+	// daemon without the storage group, looks like a missing daemon.
 	//
-	// If somebody has to act first, it is ErrFailedPrecondition. A caller that gave up gets
+	// If somebody has to act first, the error is ErrFailedPrecondition. A caller that gave up gets
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnimplemented says that the operation is missing from the daemon, the version of the
-	// API, Windows or the device. Examples are a call that came with a newer version of its group
-	// than the daemon serves, and a spot fix on ReFS.
+	// ErrUnimplemented means that the operation is missing from the daemon, the version of the API,
+	// Windows or the device. Examples are a call introduced after the daemon's version of the
+	// group, and a spot fix on ReFS.
 	//
 	// Flags and requests that exclude each other are ErrInvalidArgument.
 	ErrUnimplemented = errors.New("unimplemented")
-	// ErrInternal says that none of the others fits: Windows gave an error number that isn't
-	// known here, or the daemon is at fault. Please report it, with the log.
+	// ErrInternal covers everything else: Windows gave an unknown error number, or the daemon is at
+	// fault. Please report the error, with the log.
 	ErrInternal = errors.New("internal error")
 )
 
@@ -94,23 +92,22 @@ var (
 type Error struct {
 	// Op is the operation's name in the API: "PartitionDisk".
 	Op string
-	// Object is what Op works on: "disk 3". It may be empty.
+	// Object is the object of Op: "disk 3". May be empty.
 	Object string
-	// Kind is one of the sentinels of this package. If nil, it is derived from
-	// Err: see KindOf.
+	// Kind is one of the sentinels of this package. If Kind is nil, Err determines the class: see
+	// KindOf.
 	Kind error
-	// Detail says in words what is wrong, if Err doesn't.
+	// Detail describes the problem in words, if Err doesn't.
 	Detail string
-	// WindowsError is the Windows error number of an error that came over the
-	// wire, where Err can't be sent; 0 if there is none. The function
-	// WindowsErrorOf looks in both.
+	// WindowsError is the Windows error number of an error received over the wire, without Err; 0
+	// if there is none. WindowsErrorOf looks in both.
 	WindowsError uint32
-	// Err is the cause. It may be nil.
+	// Err is the cause. May be nil.
 	Err error
 }
 
-// Errorf returns an error with a formatted text. kind, its class, is one of the
-// sentinels of this package.
+// Errorf returns an error with a formatted text. kind, the error's class, is one of the sentinels
+// of this package.
 func Errorf(kind error, format string, a ...any) error {
 	return &Error{Kind: kind, Detail: fmt.Sprintf(format, a...)}
 }
@@ -136,17 +133,16 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the class of the error, as KindOf returns it. For an
-// error that came over the wire, the Windows error number counts too: it may match
-// fs.ErrNotExist, for example.
+// Is reports whether target is the class of the error, as in KindOf. For an error received over the
+// wire, the Windows error number counts too: the error may match fs.ErrNotExist, for example.
 func (e *Error) Is(target error) bool {
 	return target == KindOf(e) || e.WindowsError != 0 && winerr.Errno(e.WindowsError).Is(target)
 }
 
-// KindOf returns the class of err: a sentinel of this package, context.Canceled
-// or context.DeadlineExceeded; nil for nil. The class is that of the outermost
-// *Error with a Kind or the outermost sentinel. If there is neither, the Windows
-// error number decides. If there is no number either, it is ErrInternal.
+// KindOf returns the class of err: a sentinel of this package, context.Canceled or
+// context.DeadlineExceeded; nil for nil. The outermost *Error with a Kind, or the outermost
+// sentinel, determines the class. Otherwise the Windows error number decides. Without a number, the
+// class is ErrInternal.
 func KindOf(err error) error {
 	if err == nil {
 		return nil
@@ -171,7 +167,7 @@ func KindOf(err error) error {
 	return ErrInternal
 }
 
-// WindowsErrorOf returns the Windows error number in err, if it has one.
+// WindowsErrorOf returns the Windows error number in err, if any.
 func WindowsErrorOf(err error) (uint32, bool) {
 	found := find(err, func(e error) error {
 		switch e := e.(type) {
@@ -188,8 +184,8 @@ func WindowsErrorOf(err error) (uint32, bool) {
 	return uint32(number), ok
 }
 
-// find calls f for err and the errors that it wraps, from the outside in, and returns
-// the first result other than nil. errors.Is would call Error.Is, and so find, without end.
+// find calls f for err and all wrapped errors, from the outside in, and returns the first result
+// other than nil. errors.Is would call Error.Is, and so find, without end.
 func find(err error, f func(error) error) error {
 	for err != nil {
 		if result := f(err); result != nil {
@@ -218,10 +214,10 @@ var kinds = []error{
 	ErrUnimplemented, ErrInternal, context.Canceled, context.DeadlineExceeded,
 }
 
-// errnosOf has the Windows error numbers of each class, for errors to which the
-// operation didn't give a class. Other numbers are ErrInternal. A handle is invalid (6) when
-// what it led to was taken from it. Requests are checked before Windows sees them, so an
-// invalid parameter (87) is one that Windows refuses in the state that the node has.
+// errnosOf has the Windows error numbers of each class, for errors of operations without an
+// explicit class. All other numbers are ErrInternal. An invalid handle (6) means that its object
+// was taken away. Requests are checked before Windows sees them, so an invalid parameter (87) means
+// a refusal by Windows in the present state of the node.
 var errnosOf = map[error][]winerr.Errno{
 	ErrInvalidArgument: {
 		winerr.ErrorInvalidName, winerr.ErrorLabelTooLong, winerr.ErrorFilenameExcedRange, winerr.ISDSCShortCHAPSecret,

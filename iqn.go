@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// ParseIQN checks that s is the name of a target; anything else is
-// ErrInvalidArgument.
+// ParseIQN checks that s is the name of a target; any other text is ErrInvalidArgument.
 func ParseIQN(s string) (IQN, error) {
 	if err := IQN(s).Validate(); err != nil {
 		return "", &Error{Op: "ParseIQN", Object: strconv.Quote(s), Err: err}
@@ -19,15 +18,14 @@ func ParseIQN(s string) (IQN, error) {
 	return IQN(s), nil
 }
 
-// Equal reports whether two names are of the same target.
+// Equal reports whether two names belong to the same target.
 func (n IQN) Equal(other IQN) bool { return strings.EqualFold(string(n), string(other)) }
 
 // maxIQN is the length of a name in bytes.
 const maxIQN = 223
 
-// Validate returns ErrInvalidArgument, with the reason, for what can't be the
-// name of a target. It doesn't check the form of the date and the domain after "iqn.":
-// targets in use don't keep to it.
+// Validate returns ErrInvalidArgument, with the reason, for an invalid name of a target. The form
+// of the date and the domain after "iqn." is left unchecked: targets in use ignore the rules.
 func (n IQN) Validate() error {
 	s := strings.ToLower(string(n))
 	switch {
@@ -52,7 +50,7 @@ func (n IQN) Validate() error {
 	return nil
 }
 
-// checkHex checks that digits are hex digits, of one of the lengths.
+// checkHex checks that digits are hex digits of an allowed length.
 func checkHex(digits string, lengths ...int) error {
 	var wanted []string
 	for _, n := range lengths {

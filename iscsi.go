@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// DefaultISCSIPort is the port of a portal that doesn't say which.
+// DefaultISCSIPort is the port of a portal with Port 0.
 const DefaultISCSIPort = 3260
 
-// ISCSIPortal is where targets are offered.
+// ISCSIPortal is a network address at which targets are offered.
 type ISCSIPortal struct {
 	Address string `json:"address"` // IP address or host name
 	Port    uint16 `json:"port"`    // TCP; 0 is DefaultPort
@@ -28,7 +28,7 @@ func (p ISCSIPortal) String() string {
 // most 223 bytes (RFC 3720, 3.2.6). Upper and lower case are the same.
 type IQN string
 
-// ISCSIAuthType says who authenticates to whom with CHAP.
+// ISCSIAuthType selects the sides that authenticate with CHAP.
 type ISCSIAuthType int
 
 // Authentication types.
@@ -38,7 +38,7 @@ const (
 	ISCSIMutualCHAP                      // each to the other; the node needs a mutual CHAP secret
 )
 
-// ISCSIAuthentication is how the node logs in to a target. The zero value is without.
+// ISCSIAuthentication is how the node logs in to a target. The zero value uses no authentication.
 type ISCSIAuthentication struct {
 	Type     ISCSIAuthType
 	Username string // only with CHAP

@@ -5,8 +5,8 @@ package csiproxy
 
 import "encoding/json"
 
-// MarshalJSON writes what isn't known of a disk as null: SizeBytes if it is 0; and of a disk
-// with an Error, Online and ReadOnly if neither is set, and texts and lists that are empty.
+// MarshalJSON writes unknown properties of a disk as null: SizeBytes if 0; and for a disk with an
+// Error, Online and ReadOnly if neither is set, and empty texts and lists.
 func (d Disk) MarshalJSON() ([]byte, error) {
 	type fields Disk
 	if d.Error == "" {
@@ -31,11 +31,11 @@ func (d Disk) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// told returns a text that a disk has told; nil if it is empty since the disk has an Error.
+// told returns a text reported by a disk, or nil if an Error explains the empty text.
 func told[T ~string](disk Disk, text T) *T { return known(text, text != "" || disk.Error == "") }
 
-// MarshalJSON writes what isn't known of a volume as null: all sizes if SizeBytes is 0, and
-// ReadOnly if no file system is known.
+// MarshalJSON writes unknown properties of a volume as null: all sizes if SizeBytes is 0, and
+// ReadOnly if the file system is unknown.
 func (v Volume) MarshalJSON() ([]byte, error) {
 	type fields Volume
 	v.Conditions = list(v.Conditions)
@@ -52,27 +52,27 @@ func (v Volume) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// MarshalJSON writes lists without entries as [].
+// MarshalJSON writes empty lists as [].
 func (l VolumeList) MarshalJSON() ([]byte, error) {
 	type fields VolumeList
 	l.Mounts = list(l.Mounts)
 	return json.Marshal(fields(l))
 }
 
-// MarshalJSON writes lists without entries as [].
+// MarshalJSON writes empty lists as [].
 func (l Leftovers) MarshalJSON() ([]byte, error) {
 	type fields Leftovers
 	l.Mounts = list(l.Mounts)
 	return json.Marshal(fields(l))
 }
 
-// MarshalJSON writes lists without entries as [].
+// MarshalJSON writes empty lists as [].
 func (c DiskChanges) MarshalJSON() ([]byte, error) {
 	type fields DiskChanges
 	return json.Marshal(fields{list(c.Removed), list(c.Added), list(c.Changed)})
 }
 
-// MarshalJSON writes the Duration in milliseconds, as the API does, and lists without entries as [].
+// MarshalJSON writes the Duration in milliseconds, as in the API, and empty lists as [].
 func (v CheckedVolume) MarshalJSON() ([]byte, error) {
 	type fields CheckedVolume
 	v.Conditions = list(v.Conditions)
@@ -82,7 +82,7 @@ func (v CheckedVolume) MarshalJSON() ([]byte, error) {
 	}{fields(v), v.Duration.Milliseconds()})
 }
 
-// list returns a list that isn't nil.
+// list returns s, or an empty list for nil.
 func list[S ~[]E, E any](s S) S {
 	if s == nil {
 		return S{}
@@ -90,7 +90,7 @@ func list[S ~[]E, E any](s S) S {
 	return s
 }
 
-// known returns what is known; nil if it isn't.
+// known returns v, or nil if ok is false.
 func known[T any](v T, ok bool) *T {
 	if !ok {
 		return nil

@@ -7,50 +7,49 @@ import (
 	"strings"
 )
 
-// Volume is a volume or share that is staged.
+// Volume is a staged volume or share.
 type Volume struct {
-	// VolumeID is that of a volume, and Share is \\server\share of a share. One of them is
-	// empty.
+	// Exactly one of VolumeID and Share, \\server\share, is set.
 	VolumeID VolumeID `json:"volume_id,omitempty"`
 	Share    string   `json:"share,omitempty"`
-	// Disk is the disk that a volume lies on; nil if that isn't known, and of a share.
+	// Disk is the disk of a volume; nil if unknown, and for a share.
 	Disk *DiskNumber `json:"disk_number"`
-	// SerialNumber is that of the disk, and DiskID the id in its partition table.
+	// SerialNumber belongs to the disk. DiskID is the id in the disk's partition table.
 	SerialNumber string `json:"serial_number,omitempty"`
 	DiskID       string `json:"disk_id,omitempty"`
-	// Driver is the driver that the daemon's file of drivers gives the disk or the share's server to. It is empty
-	// if there is none, or if that isn't known.
+	// Driver is the owner of the disk or the share's server in the daemon's file of drivers. Empty
+	// if there is none, or if unknown.
 	Driver string `json:"driver,omitempty"`
 
-	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and
-	// empty if that isn't known, and of a share.
+	// FileSystem is NTFS, ReFS or another file system known to Windows; NoFileSystem if Windows
+	// recognises none; and empty if unknown, and for a share.
 	FileSystem string `json:"file_system,omitempty"`
 	Label      string `json:"label,omitempty"`
-	// SizeBytes is the capacity of the file system, or of the share for this node. If it is
-	// 0, none of the three is known.
+	// SizeBytes is the capacity of the file system, or of the share for this node. If SizeBytes is
+	// 0, all three sizes are unknown.
 	SizeBytes           int64  `json:"size_bytes"`
 	UsedBytes           int64  `json:"used_bytes"`
 	FreeBytes           int64  `json:"free_bytes"`
 	AllocationUnitBytes uint32 `json:"allocation_unit_bytes,omitempty"`
-	// ReadOnly is set if nothing can be written to the volume. It isn't known, and false, of a
-	// share, and of a volume in which Windows knows no file system.
+	// ReadOnly is set if all writes to the volume fail. ReadOnly is unknown, and false, for a share
+	// and for a volume with NoFileSystem.
 	ReadOnly bool `json:"read_only"`
 	// Unencrypted is set if the share is mapped, and the mapping doesn't require encryption.
 	Unencrypted bool `json:"unencrypted,omitempty"`
-	// Conditions are what is wrong with the volume, one for each problem.
+	// Conditions are the volume's problems.
 	Conditions Conditions `json:"conditions"`
 }
 
-// Abnormal reports whether something is wrong with the volume.
+// Abnormal reports whether the volume has problems.
 func (v Volume) Abnormal() bool { return len(v.Conditions) > 0 }
 
-// Condition is a problem of a volume or share: what CSI's VolumeHealthEntry reports.
+// Condition is a problem of a volume or share, in the form of CSI's VolumeHealthEntry.
 type Condition struct {
 	Reason Reason `json:"reason"`
-	// Inaccessible is set if the volume can't be used. Otherwise it is degraded: it can be
-	// used, but something must be done about it.
+	// Inaccessible is set if the volume is unusable. Otherwise the volume is degraded: still
+	// usable, but in need of attention.
 	Inaccessible bool `json:"inaccessible"`
-	// Message says more, for people.
+	// Message has details, for people.
 	Message string `json:"message"`
 }
 
@@ -60,7 +59,7 @@ func (c Condition) String() string { return string(c.Reason) + ": " + c.Message 
 // Conditions are the problems of a volume or share.
 type Conditions []Condition
 
-// String returns all of them in one line.
+// String returns all conditions in one line.
 func (all Conditions) String() string {
 	var texts []string
 	for _, c := range all {
@@ -69,10 +68,10 @@ func (all Conditions) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Reason says what a condition is. There may be further ones in later versions.
+// Reason is the kind of a condition. Later versions may add kinds.
 type Reason string
 
-// Reasons of conditions. Those of volumes:
+// Reasons of volumes:
 const (
 	ReasonDiskMissing    Reason = "DiskMissing"    // its disk has left the node, or is offline
 	ReasonDiskUnreadable Reason = "DiskUnreadable" // its disk gives errors when it is asked about itself
@@ -86,7 +85,7 @@ const (
 	ReasonNotMounted     Reason = "NotMounted"     // a link leads to where it was mounted, and it is so no more
 )
 
-// Those of shares:
+// Reasons of shares:
 const (
 	ReasonShareNotMapped   Reason = "ShareNotMapped"   // the node has no mapping of the share
 	ReasonShareRefused     Reason = "ShareRefused"     // the server refuses the user of the mapping
@@ -94,7 +93,7 @@ const (
 	ReasonShareUnknown     Reason = "ShareUnknown"     // Windows doesn't list which shares are mapped; only in lists
 )
 
-// MountKind is how something is mounted.
+// MountKind is the kind of a mount.
 type MountKind string
 
 // Kinds of mounts.
@@ -105,32 +104,32 @@ const (
 	MountKindMapping    MountKind = "mapping"     // a share's mapping, without a path
 )
 
-// Mount is something that is mounted on the node.
+// Mount is a mount point, link or mapping on the node.
 type Mount struct {
 	Kind MountKind `json:"kind"`
-	// Path is where it is mounted; empty for a Mapping.
+	// Path is the place of the mount; empty for a Mapping.
 	Path string `json:"path,omitempty"`
-	// Target is where Path leads: a path, or \\server\share… of a share.
+	// Target is where Path leads: a path, or \\server\share… for a share.
 	Target string `json:"target"`
-	// Volume is what is mounted. For a Link it is the zero value.
+	// Volume is the mounted volume or share. For a Link, Volume is the zero value.
 	Volume Volume `json:"volume,omitzero"`
-	// LeftoverReason says why nobody needs the mount any more; it is empty if somebody may.
+	// LeftoverReason says why the mount is unneeded; empty if the mount may still be needed.
 	LeftoverReason string `json:"leftover_reason,omitempty"`
-	// ForgottenPod is the UID of the pod whose Link this is, if kubelet has lost what it needs to
-	// unpublish the volume: vol_data.json beside the link is missing or empty. Until the link is
-	// removed, the volume can't be unstaged. The pod may still run, so nobody may remove the link
-	// unless neither kubelet nor the API server has the pod. Else it is empty.
+	// ForgottenPod is the UID of the pod that owns this Link, if kubelet can no longer unpublish
+	// the volume: vol_data.json beside the link is missing or empty. Until the link is removed, the
+	// volume stays staged. The pod may still run: remove the link only if both kubelet and the API
+	// server have lost the pod. Empty for all other mounts.
 	ForgottenPod string `json:"forgotten_pod,omitempty"`
 }
 
-// VolumeList is what ListVolumes has found.
+// VolumeList is the result of ListVolumes.
 type VolumeList struct {
 	// Mounts are in the order of their paths; mappings come last.
 	Mounts []Mount `json:"mounts"`
-	// IncompleteReason says what couldn't be looked at, and why. It is empty if the list is
+	// IncompleteReason names the places that couldn't be searched, and why. Empty if the list is
 	// complete.
 	IncompleteReason string `json:"incomplete_reason"`
 }
 
-// Complete reports whether the list has all that is mounted.
+// Complete reports whether the list has all mounts.
 func (l VolumeList) Complete() bool { return l.IncompleteReason == "" }

@@ -9,20 +9,18 @@ import (
 	"log/slog"
 )
 
-// Secret is a password or another text that must not be shown. Printing, logging or
-// encoding it gives a placeholder. Only Reveal returns the text, so a review can
-// check the calls of Reveal.
+// Secret is a password or another confidential text. Printing, logging or encoding a Secret gives a
+// placeholder. Only Reveal returns the text, so a review can check the calls of Reveal.
 //
-// A Go string can't be erased from memory. The buffers made of it for Windows are
-// erased.
+// A Go string stays in memory. The buffers made from the string for Windows are erased.
 type Secret struct {
-	// A pointer, since fmt prints unexported fields of other structs without calling
-	// their methods.
+	// A pointer, because fmt prints unexported fields of other structs without calling their
+	// methods.
 	text *string
 }
 
-// placeholder stands for every text, including an empty one: whether there is a
-// secret isn't shown either.
+// placeholder stands for every text, including an empty text: the presence of a secret is
+// confidential too.
 const placeholder = "[secret]"
 
 // NewSecret returns text as a secret.
@@ -45,7 +43,7 @@ func (Secret) String() string { return placeholder }
 // GoString returns a placeholder.
 func (Secret) GoString() string { return placeholder }
 
-// Format writes a placeholder, whatever the verb.
+// Format writes a placeholder for every verb.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, placeholder) }
 
 // LogValue returns a placeholder.

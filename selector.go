@@ -14,48 +14,44 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/place"
 )
 
-// Selector says which disk is meant. A disk must match all fields that are set. The zero
-// value matches every disk. docs/storage-api.md says which fields suit which cloud.
+// Selector selects disks. A disk must match all fields that are set. The zero value matches every
+// disk. docs/storage-api.md says which fields suit which cloud.
 type Selector struct {
-	// Number is Windows' number of the disk. Whatever disk has it when the operation begins
-	// is the one that is meant.
+	// Number is Windows' number of the disk. The selector means the disk with this number at the
+	// beginning of the operation.
 	Number *DiskNumber
-	// SerialNumber is the disk's serial number. Case, blanks around it and hyphens don't
-	// count. Windows gives an NVMe disk's serial number with the namespace behind it, as in
-	// vol0123_00000001., which doesn't count either. A disk that has room for 20 characters
-	// of a longer one, as virtio has, matches with these 20.
+	// SerialNumber is the disk's serial number, ignoring case, surrounding blanks and hyphens.
+	// Windows appends the namespace to an NVMe disk's serial number, as in vol0123_00000001.; the
+	// namespace is ignored too. A disk with room for only 20 characters of a longer serial number,
+	// as with virtio, matches by these 20.
 	SerialNumber string
-	// Identifier is one of the identifiers of page 83, or of an NVMe namespace. Case and
-	// hyphens don't count, nor does the vendor's name before an identifier of type T10. An
-	// EUI-64 or NGUID may be bare digits, begin with eui., as Linux and page 83 have it, or
-	// be in groups, as Windows' serial number. The zeros behind the 16 digits of GCE's may be
-	// left out.
+	// Identifier is an identifier of page 83, or of an NVMe namespace, ignoring case, hyphens, and
+	// the vendor's name before an identifier of type T10. An EUI-64 or NGUID may be bare digits,
+	// begin with eui. as in Linux and page 83, or be in groups as in Windows' serial number. The
+	// zeros after the 16 digits of GCE's identifiers are optional.
 	Identifier string
-	// Adapter and Port are where the disk is attached, as in Disk.Location.SCSI. Windows may
-	// number adapters in another way when the node starts again. Each adapter has a port 0, so
-	// a port needs its adapter.
+	// Adapter and Port are the disk's attachment, as in Disk.Location.SCSI. Windows may renumber
+	// adapters when the node starts again. Each adapter has a port 0, so a port needs its adapter.
 	Adapter, Port *uint32
-	// LUN is the SCSI logical unit number. It is no selector by itself, since each adapter
-	// has a LUN 0: Adapter, Vendor or Product must be set, too. An NVMe disk has none. A file that
-	// is attached as a disk is meant only with its adapter.
+	// LUN is the SCSI logical unit number. Each adapter has a LUN 0, so Adapter, Vendor or Product
+	// must be set, too. NVMe disks have no LUN. A file attached as a disk matches only together
+	// with its adapter.
 	LUN *uint32
-	// AzureLUN is the LUN with which Azure has attached a data disk, by SCSI or by NVMe.
-	// Disk.AzureLUN says how it is known.
+	// AzureLUN is the LUN with which Azure has attached a data disk, by SCSI or by NVMe. See
+	// Disk.AzureLUN for details.
 	AzureLUN *uint32
-	// Vendor and Product are those of the SCSI inquiry, without regard to case and blanks
-	// around them. Windows keeps 8 characters of a vendor and 16 of a product, and no more
-	// of them count.
+	// Vendor and Product come from the SCSI inquiry, ignoring case and surrounding blanks. Only the
+	// first 8 characters of a vendor and 16 of a product count, because Windows keeps no more.
 	Vendor, Product string
-	// NVMeNamespace is the id of an NVMe namespace; 0 stands for any. It is no selector by
-	// itself, since each NVMe controller has a namespace 1: one of the other fields must be
-	// set, too.
+	// NVMeNamespace is the id of an NVMe namespace; 0 matches any. Each NVMe controller has a
+	// namespace 1, so another field must be set, too.
 	NVMeNamespace uint32
-	// ISCSI is the iSCSI logical unit that the disk is. StageVolume logs in to its target if
-	// the node isn't connected; ListDisks doesn't.
+	// ISCSI is the disk's iSCSI logical unit. If the node isn't connected, StageVolume logs in to
+	// the target; ListDisks doesn't.
 	ISCSI *ISCSISelector
 }
 
-// ISCSISelector is a logical unit of an iSCSI target, and where the target is offered.
+// ISCSISelector is a logical unit of an iSCSI target, and the target's portal.
 type ISCSISelector struct {
 	Portal ISCSIPortal
 	IQN    IQN
@@ -65,11 +61,10 @@ type ISCSISelector struct {
 // IsZero reports whether the selector matches every disk.
 func (s Selector) IsZero() bool { return s == Selector{} }
 
-// maxText bounds the texts of a selector, in bytes: no identifier of page 83 is longer.
+// maxText is the longest text of a selector, in bytes: the maximum of identifiers in page 83.
 const maxText = 255
 
-// Validate returns ErrInvalidArgument, with the reason, for a selector that can't
-// mean one disk.
+// Validate returns ErrInvalidArgument, with the reason, for a malformed or ambiguous selector.
 func (s Selector) Validate() error {
 	for name, text := range map[string]string{
 		"serial number": s.SerialNumber, "identifier": s.Identifier, "vendor": s.Vendor, "product": s.Product,
@@ -110,7 +105,7 @@ func (s ISCSISelector) validate() error {
 	return s.IQN.Validate()
 }
 
-// Matches reports whether a disk is meant.
+// Matches reports whether the selector matches a disk.
 func (s Selector) Matches(disk Disk) bool {
 	return (s.Number == nil || *s.Number == disk.Number) &&
 		(s.SerialNumber == "" || sameSerial(s.SerialNumber, disk)) &&
@@ -125,12 +120,12 @@ func (s Selector) Matches(disk Disk) bool {
 		(s.ISCSI == nil || disk.ISCSI != nil && disk.ISCSI.IQN.Equal(s.ISCSI.IQN) && disk.ISCSI.LUN == s.ISCSI.LUN)
 }
 
-// fold returns a text without what doesn't count in serial numbers and identifiers.
+// fold removes the insignificant parts of serial numbers and identifiers.
 func fold(s string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "-", "")
 }
 
-// virtioSerial is how many characters of a serial number virtio has room for.
+// virtioSerial is virtio's room for a serial number, in characters.
 //
 // Source: https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html (5.2.6.1, VIRTIO_BLK_T_GET_ID)
 const virtioSerial = 20
@@ -147,7 +142,7 @@ func sameSerial(wanted string, disk Disk) bool {
 	return len(trimmed) == virtioSerial && strings.HasPrefix(strings.ToLower(strings.TrimSpace(wanted)), trimmed)
 }
 
-// withoutNamespace takes off what Windows' NVMe driver puts behind a serial number: the
+// withoutNamespace removes the suffix added by Windows' NVMe driver to a serial number: the
 // namespace's id, as in "_00000001.".
 func withoutNamespace(serial string) string {
 	const suffix = "_00000001."
@@ -161,7 +156,7 @@ func withoutNamespace(serial string) string {
 	return serial[:index]
 }
 
-// vendorLength is how long the vendor's name is in an identifier of type T10.
+// vendorLength is the length of the vendor's name in an identifier of type T10.
 //
 // Source: SPC-4, 7.8.6.4 (T10 vendor ID based designator format)
 const vendorLength = 8
@@ -174,12 +169,13 @@ func hasIdentifier(wanted string, disk Disk) bool {
 			return true
 		}
 	}
-	// A driver of Windows that knows no query for identifiers still has the namespace's in the serial number.
+	// If Windows' driver has no query for identifiers, the serial number still has the namespace's.
 	return wantEUI != "" && disk.Bus == BusNVMe && euiDigits(disk.SerialNumber) == wantEUI
 }
 
-// euiDigits returns the hexadecimal digits of an EUI-64 or NGUID, without the prefixes and separators that Windows,
-// Linux and page 83 have, and without eight zero bytes behind the first eight. It returns "" for any other text.
+// euiDigits returns the hexadecimal digits of an EUI-64 or NGUID, without the prefixes and
+// separators of Windows, Linux and page 83, and without eight zero bytes after the first eight. For
+// any other text, euiDigits returns "".
 //
 // Source: https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver 08a69a91,
 // pkg/mount-manager/safe-mounter-v1_windows.go (convertSerialToEUI: 10CC_9636_B6E3_CE3B_0000_0000_0000_0000.),
@@ -196,8 +192,7 @@ func euiDigits(text string) string {
 	return strings.TrimSuffix(digits, strings.Repeat("0", nguid-eui64))
 }
 
-// sameInquiry compares a vendor or product of the SCSI inquiry, which has room for so many
-// characters.
+// sameInquiry compares a vendor or product with the SCSI inquiry's, of room characters.
 func sameInquiry(wanted, has string, room int) bool {
 	cut := func(s string) string {
 		s = strings.TrimSpace(s)
@@ -210,19 +205,18 @@ func hasLUN(wanted uint32, disk Disk) bool {
 	return disk.Location.SCSI != nil && disk.Location.NVMeNamespace == 0 && uint32(disk.Location.SCSI.LUN) == wanted
 }
 
-// azureRemoteDisks begin the products through which Azure attaches its disks by NVMe. The first
-// is the controller's model, and the other what Windows shows as the disk's name ("Virtual_Disk
-// NVME Premium", "… Ultra"). Which of them the inquiry has, nobody has looked up. Azure's local
-// NVMe disks have another.
+// azureRemoteDisks begin the products of Azure's disks attached by NVMe: the controller's model,
+// and Windows' name of the disk ("Virtual_Disk NVME Premium", "… Ultra"). Which of them the inquiry
+// has is unverified. Azure's local NVMe disks have a different product.
 var azureRemoteDisks = []string{"MSFT NVMe Accele", "Virtual_Disk NVM"}
 
-// AzureLUN returns the LUN with which Azure has attached a data disk. ok is false for any other
-// disk.
+// AzureLUN returns the LUN with which Azure has attached a data disk. For any other disk, ok is
+// false.
 //
-// By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By
-// SCSI, the disk of Windows and the temporary disk are on a controller of their own, which the
-// location text names, and on adapter 0. The data disks are on others. So is a container's scratch
-// space, a file with the same vendor and product, and LUNs of its own.
+// By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By SCSI,
+// the disk of Windows and the temporary disk are on adapter 0, on a controller of their own named
+// in the location text. Data disks are on other adapters. A container's scratch space, a file with
+// the same vendor and product but its own LUNs, is on another adapter too.
 //
 // Source: https://github.com/Azure/azure-vm-utils,
 // https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (NVMe) and

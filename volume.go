@@ -16,51 +16,49 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// DefaultWait is how long StageVolume waits for a disk, and ExpandVolume for a disk to
-// grow, if the request doesn't say.
+// DefaultWait is how long StageVolume waits for a disk, and ExpandVolume for a disk to grow, by
+// default.
 const DefaultWait = 30 * time.Second
 
-// StageVolumeRequest says which disk is to be staged, where, and how. Only Disk and
+// StageVolumeRequest selects the disk, the path, and the options for StageVolume. Only Disk and
 // StagingPath must be set.
 type StageVolumeRequest struct {
-	// Disk says which disk is meant. The zero value, which matches every disk, is refused.
+	// Disk selects the disk. The zero value, which matches every disk, is refused.
 	Disk Selector
-	// Login is how the node logs in to the iSCSI target, if the selector names one and the
+	// Login is how the node logs in to the iSCSI target, if the selector names a target and the
 	// node isn't connected.
 	Login ISCSILogin
-	// StagingPath is the directory at which the volume is mounted. It is made if it is
-	// missing.
+	// StagingPath is the directory at which the volume is mounted. A missing directory is made.
 	StagingPath string
-	// Partition is the number of the partition whose volume is meant; 0 stands for the only
-	// data partition.
+	// Partition is the number of the volume's partition; 0 means the only data partition.
 	Partition uint32
-	// ReadOnly stages the volume so that nothing can be written to its disk. A disk without
-	// a file system is refused then.
+	// ReadOnly stages the volume such that all writes to its disk fail. A disk without a file
+	// system is then refused.
 	ReadOnly bool
-	// Format says how a raw volume is formatted. What has a file system is never formatted.
+	// Format has the options for formatting a raw volume. Existing file systems are never
+	// formatted.
 	Format FormatOptions
-	// Grow grows the partition and the file system to the size of the disk. If something is in the way, the
-	// volume is mounted, and the error says what: see ExpandVolume.
+	// Grow grows the partition and the file system to the size of the disk. If growing fails, the
+	// volume is mounted all the same, and the error names the obstacle: see ExpandVolume.
 	Grow bool
-	// Wait is how long to wait for the disk to arrive. Default: DefaultWait. A negative time stands
-	// for not waiting. It doesn't bound what follows: see StageVolume.
+	// Wait is how long to wait for the disk to arrive. Default: DefaultWait. A negative time means
+	// no wait. Wait doesn't bound the steps after the arrival: see StageVolume.
 	Wait time.Duration
 }
 
-// ISCSILogin is how the node logs in to an iSCSI target. The zero value is without CHAP.
+// ISCSILogin is how the node logs in to an iSCSI target. The zero value uses no CHAP.
 type ISCSILogin struct {
 	ISCSIAuthentication
-	// MutualSecret is the secret of 12 to 16 bytes with which the target proves its identity
-	// to the node; only with ISCSIMutualCHAP. If it is empty, the one that the node has is
-	// used.
+	// MutualSecret is the secret of 12 to 16 bytes with which the target proves its identity to the
+	// node; only with ISCSIMutualCHAP. If empty, the node's present secret is used.
 	//
-	// Windows has one such secret for all targets. StageVolume sets it right before it logs
-	// in, and Windows uses it for all logins from then on. So all targets of a node that
+	// Windows has a single secret for all targets. StageVolume sets the secret right before logging
+	// in, and Windows uses it for all logins from then on. Therefore all targets of a node that
 	// prove their identity must have the same secret.
 	MutualSecret Secret
 }
 
-// FileSystem is a file system that Windows makes.
+// FileSystem is a file system for formatting.
 type FileSystem string
 
 // File systems.
@@ -69,7 +67,7 @@ const (
 	ReFS FileSystem = "ReFS"
 )
 
-// Canonical returns a file system as it is written here: NTFS for ntfs.
+// Canonical returns the canonical spelling of a file system: NTFS for ntfs.
 func (f FileSystem) Canonical() FileSystem {
 	for _, known := range []FileSystem{NTFS, ReFS} {
 		if strings.EqualFold(string(f), string(known)) {
@@ -79,34 +77,34 @@ func (f FileSystem) Canonical() FileSystem {
 	return f
 }
 
-// FormatOptions say how a raw volume is formatted. The zero value is NTFS with Windows'
+// FormatOptions are the options for formatting a raw volume. The zero value is NTFS with Windows'
 // defaults.
 type FormatOptions struct {
-	// FileSystem is the file system; its case doesn't count. Default: NTFS for a raw volume, and whatever there is
-	// otherwise. If it is set, a volume with another file system is refused.
+	// FileSystem is the file system, in any case. Default: NTFS for a raw volume, otherwise the
+	// present file system. If FileSystem is set, a volume with another file system is refused.
 	FileSystem FileSystem
 	// AllocationUnitBytes is the size of a cluster, a power of two from 512 bytes to 2 MiB.
 	// Default: Windows chooses. ReFS has clusters of 4 KiB or 64 KiB.
 	AllocationUnitBytes uint32
 	// Label is the volume's name, of at most 32 characters.
 	Label string
-	// NoShortNames makes no 8.3 names. Only with NTFS.
+	// NoShortNames disables 8.3 names. Only with NTFS.
 	NoShortNames bool
-	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS.
+	// IntegrityStreams protects the contents of files by checksums. Only with ReFS.
 	IntegrityStreams bool
-	// Writers are who may read, write and delete at the root of the volume, and in all that is made
-	// there later, beside SYSTEM and the Administrators: groups and accounts as ParseWriter has them.
-	// Default: those of node.Options, and else nobody: on Windows' own list the Users may read
-	// everything and make directories at the root, but no files.
+	// Writers may read, write and delete at the root of the volume, and in everything made there
+	// later, beside SYSTEM and the Administrators: groups and accounts in the form of ParseWriter.
+	// Default: the writers of node.Options. If these are empty too, Windows' own list applies:
+	// Users may read everything and make directories at the root, but no files.
 	//
-	// They count for a volume that this call formats, and for one that is empty, isn't mounted, and
-	// still has the access list of a format: so nothing is lost by a call that ends between the format
-	// and the list. Any other volume keeps its list. They don't count for a read-only staging.
+	// Writers apply to a volume formatted by this call. They also apply to an empty, unmounted
+	// volume that still has the access list of a format, to complete a call that ended between the
+	// format and the list. Any other volume keeps its list. Read-only staging ignores Writers.
 	Writers []string
 }
 
-// ParseWriter returns the security identifier of a group or an account: of one of WellKnownWriters, with
-// blanks or without, whatever the case; or an identifier itself, such as S-1-5-32-545.
+// ParseWriter returns the security identifier of a group or an account: one of WellKnownWriters,
+// with or without blanks, in any case; or an identifier itself, such as S-1-5-32-545.
 func ParseWriter(text string) (sid string, _ error) {
 	for name, sid := range wellKnownWriters {
 		if strings.EqualFold(name, strings.ReplaceAll(text, " ", "")) {
@@ -122,8 +120,8 @@ func ParseWriter(text string) (sid string, _ error) {
 	return string(id), nil
 }
 
-// wellKnownWriters are groups to which containers' processes belong, and ContainerUser. Other accounts
-// of a container exist only there. Names in Windows' language are looked up in no directory.
+// wellKnownWriters are groups of containers' processes, and ContainerUser. Other accounts of a
+// container exist only there. Names in Windows' language are looked up in no directory.
 //
 // Source: https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/persistent-storage
 var wellKnownWriters = map[string]winid.SID{
@@ -131,11 +129,11 @@ var wellKnownWriters = map[string]winid.SID{
 	"Everyone": winid.SIDEveryone, "Users": winid.SIDUsers,
 }
 
-// WellKnownWriters returns the names that ParseWriter knows.
+// WellKnownWriters returns the names known to ParseWriter.
 func WellKnownWriters() []string { return slices.Sorted(maps.Keys(wellKnownWriters)) }
 
-// ParseAllocationUnit reads the size of a cluster as people write it: 65536, 64K, 64Ki or 64KB, each of
-// which is 64 KiB.
+// ParseAllocationUnit reads the size of a cluster in the usual notations: 65536, 64K, 64Ki or 64KB
+// all mean 64 KiB.
 func ParseAllocationUnit(text string) (uint32, error) {
 	number, unit := text, uint64(1)
 	if digits := strings.TrimRight(strings.ToLower(text), "kmib"); digits != text {
@@ -163,8 +161,7 @@ const (
 	maxWriters        = 16
 )
 
-// Validate returns ErrInvalidArgument, with the reason, for options that no format
-// can have.
+// Validate returns ErrInvalidArgument, with the reason, for invalid options.
 func (o FormatOptions) Validate() error {
 	unit, given := o.AllocationUnitBytes, o.FileSystem
 	o.FileSystem = given.Canonical()
@@ -197,35 +194,34 @@ func (o FormatOptions) Validate() error {
 	return nil
 }
 
-// StagedVolume is what StageVolume has found and done.
+// StagedVolume is the result of StageVolume.
 type StagedVolume struct {
-	// Disk is the disk's number for now.
+	// Disk is the disk's present number.
 	Disk     DiskNumber `json:"disk_number"`
 	VolumeID VolumeID   `json:"volume_id"`
-	// FileSystem is that of the volume now, as is SizeBytes.
+	// FileSystem and SizeBytes describe the volume's file system after the call.
 	FileSystem string `json:"file_system"`
 	SizeBytes  int64  `json:"size_bytes"`
-	// Partitioned says what this call did, as do Formatted and Grown.
+	// Partitioned, Formatted and Grown report the steps done by this call.
 	Partitioned bool `json:"partitioned"`
 	Formatted   bool `json:"formatted"`
 	Grown       bool `json:"grown"`
 }
 
-// UnstageVolumeRequest says what is to be unstaged. Only StagingPath must be set.
+// UnstageVolumeRequest selects the path for UnstageVolume. Only StagingPath must be set.
 type UnstageVolumeRequest struct {
-	// StagingPath is where the volume is mounted, or the share staged.
+	// StagingPath is the mount point of the volume, or the link to the share.
 	StagingPath string
-	// Force unmounts a volume that somebody uses. What isn't written yet may be lost to
-	// those who use it.
+	// Force unmounts a volume in use. Its users may lose unwritten data.
 	Force bool
-	// Disk says which disk was staged. It is needed to take the disk offline, and to log out
-	// of its target, if an earlier call has died after it unmounted the volume; the zero
-	// value leaves that undone. If a volume of another disk is mounted at the path, or if a
-	// share is staged there, that one stays.
+	// Disk selects the staged disk. If an earlier call died after unmounting the volume,
+	// UnstageVolume needs Disk to take the disk offline, and to log out of its target; with the
+	// zero value, both are skipped. If a volume of another disk is mounted at the path, or a share
+	// is staged there, it stays.
 	Disk Selector
 }
 
-// UnstagedVolume is what UnstageVolume has done.
+// UnstagedVolume is the result of UnstageVolume.
 type UnstagedVolume struct {
 	// Unmounted is set if a volume was mounted at the path, or a share staged there.
 	Unmounted bool `json:"unmounted"`
@@ -233,30 +229,30 @@ type UnstagedVolume struct {
 	DiskOffline bool `json:"disk_offline"`
 	// LoggedOut is set if this call has logged out of the disk's iSCSI target.
 	LoggedOut bool `json:"logged_out"`
-	// Unmapped is set if this call has removed the share's mapping, since no other staged
-	// path leads to the share.
+	// Unmapped is set if this call has removed the share's mapping, because no other staged path
+	// leads to the share.
 	Unmapped bool `json:"unmapped"`
 }
 
-// ExpandVolumeRequest says what is to grow. Only StagingPath must be set.
+// ExpandVolumeRequest selects the volume for ExpandVolume. Only StagingPath must be set.
 type ExpandVolumeRequest struct {
-	// StagingPath is where the volume is mounted, or a link to that.
+	// StagingPath is the volume's mount point, or a link to the mount point.
 	StagingPath string
-	// DiskSizeBytes is the size that the disk is to have before the volume is grown. 0 stands
-	// for the size that it has.
+	// DiskSizeBytes is the disk's expected size before the volume is grown. 0 means the disk's
+	// present size.
 	DiskSizeBytes int64
-	// Wait is how long to wait for the disk to have DiskSizeBytes. Default: DefaultWait. A
-	// negative time stands for not waiting.
+	// Wait is how long to wait for the disk to have DiskSizeBytes. Default: DefaultWait. A negative
+	// time means no wait.
 	Wait time.Duration
 }
 
-// ExpandedVolume is what ExpandVolume has found and done.
+// ExpandedVolume is the result of ExpandVolume.
 type ExpandedVolume struct {
-	// SizeBytes is the size of the file system now. It is a little less than DiskSizeBytes,
-	// since the partition table needs room.
+	// SizeBytes is the size of the file system after the call, a little less than DiskSizeBytes
+	// because of the partition table.
 	SizeBytes int64 `json:"size_bytes"`
-	// DiskSizeBytes is the size of the disk now.
+	// DiskSizeBytes is the present size of the disk.
 	DiskSizeBytes int64 `json:"disk_size_bytes"`
-	// Grown is set if this call has grown it.
+	// Grown is set if this call has grown the volume.
 	Grown bool `json:"grown"`
 }

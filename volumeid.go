@@ -10,9 +10,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// VolumeID names a volume as the mount manager does: \\?\Volume{guid}\, with the
-// backslash at its end. It stays the same for as long as Windows knows the
-// volume, also over restarts of the node. The hex digits may come in either case.
+// VolumeID names a volume in the form of the mount manager: \\?\Volume{guid}\, with the backslash
+// at its end. The id stays the same for as long as Windows knows the volume, also over restarts of
+// the node. The hex digits may come in either case.
 type VolumeID string
 
 const (
@@ -20,8 +20,7 @@ const (
 	idSuffix = `}\`
 )
 
-// ParseVolumeID checks that s is a volume id; anything else is
-// ErrInvalidArgument.
+// ParseVolumeID checks that s is a volume id; any other text is ErrInvalidArgument.
 func ParseVolumeID(s string) (VolumeID, error) {
 	if err := VolumeID(s).Validate(); err != nil {
 		return "", &Error{Op: "ParseID", Object: strconv.Quote(s), Err: err}
@@ -29,7 +28,7 @@ func ParseVolumeID(s string) (VolumeID, error) {
 	return VolumeID(s), nil
 }
 
-// Validate returns ErrInvalidArgument, with the reason, for what is no volume id.
+// Validate returns ErrInvalidArgument, with the reason, for a malformed volume id.
 func (id VolumeID) Validate() error {
 	inner, ok := cut(string(id))
 	if ok {
@@ -51,6 +50,6 @@ func cut(s string) (string, bool) {
 	return strings.CutSuffix(s[len(idPrefix):], idSuffix)
 }
 
-// Equal reports whether two ids name the same volume: Windows' calls differ now
-// and then in the case of the hex digits.
+// Equal reports whether two ids name the same volume, ignoring case: Windows' calls sometimes
+// differ in the case of the hex digits.
 func (id VolumeID) Equal(other VolumeID) bool { return strings.EqualFold(string(id), string(other)) }
