@@ -29,9 +29,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("version %s of the %s API, which is in use, doesn't have this operation", e.Version, e.Group)
 }
 
-// way is one way to do an operation: a gRPC method with the messages of some versions. The API's
-// descriptors tell which ways a version supports.
-type way struct {
+// variant is one way to do an operation: a gRPC method with the messages of some versions. The
+// API's descriptors tell which variants a version supports.
+type variant struct {
 	method            string
 	request, response proto.Message
 	read              func() error // gets the result from the response
@@ -43,13 +43,13 @@ type message[T any] interface {
 	proto.Message
 }
 
-// noResult is a way whose response is empty.
-func noResult(method string, request proto.Message) way {
+// noResult is a variant whose response is empty.
+func noResult(method string, request proto.Message) variant {
 	return result(method, request, func(*emptypb.Empty) {})
 }
 
-// result is a way with a result: read takes the result from the response.
-func result[T any, Response message[T]](method string, request proto.Message, read func(Response)) way {
+// result is a variant with a result: read takes the result from the response.
+func result[T any, Response message[T]](method string, request proto.Message, read func(Response)) variant {
 	return checkedResult(method, request, func(response Response) error {
 		read(response)
 		return nil
@@ -57,9 +57,9 @@ func result[T any, Response message[T]](method string, request proto.Message, re
 }
 
 // checkedResult is result for a response that may be invalid. In this case read returns an error.
-func checkedResult[T any, Response message[T]](method string, request proto.Message, read func(Response) error) way {
+func checkedResult[T any, Response message[T]](method string, request proto.Message, read func(Response) error) variant {
 	response := Response(new(T))
-	return way{method, request, response, func() error { return read(response) }}
+	return variant{method, request, response, func() error { return read(response) }}
 }
 
 // act calls an operation without a result. The gRPC method has the name of the operation.
@@ -67,31 +67,31 @@ func (g *group) act(ctx context.Context, op, object string, request proto.Messag
 	return g.call(ctx, op, object, noResult(op, request))
 }
 
-// ask does an operation with one way and a result: read takes the result from the response.
+// ask does an operation with one variant and a result: read takes the result from the response.
 func ask[T any, Response message[T], Result any](ctx context.Context, g *group, op, object string,
 	request proto.Message, read func(Response) Result) (got Result, err error) {
 	err = g.call(ctx, op, object, result(op, request, func(r Response) { got = read(r) }))
 	return got, err
 }
 
-// call does the operation op on object, in the first way supported by the version in use.
-func (g *group) call(ctx context.Context, op, object string, ways ...way) error {
+// call does the operation op on object, in the first variant supported by the version in use.
+func (g *group) call(ctx context.Context, op, object string, variants ...variant) error {
 	version, err := g.version(ctx)
 	if err != nil {
 		return &csiproxy.Error{Op: op, Object: object, Err: err}
 	}
 	service, _ := api.Service(g.name, version)
-	for _, way := range ways {
-		if !way.isIn(service) {
+	for _, variant := range variants {
+		if !variant.isIn(service) {
 			continue
 		}
-		if err := g.invoke(ctx, version, way.method, way.request, way.response); err != nil {
-			return failure(op, object, way.request, err)
+		if err := g.invoke(ctx, version, variant.method, variant.request, variant.response); err != nil {
+			return operationError(op, object, variant.request, err)
 		}
-		if old, ok := way.response.(interface{ GetError() string }); ok && old.GetError() != "" {
+		if old, ok := variant.response.(interface{ GetError() string }); ok && old.GetError() != "" {
 			return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInternal, Detail: old.GetError()}
 		}
-		if err := way.read(); err != nil {
+		if err := variant.read(); err != nil {
 			return &csiproxy.Error{Op: op, Object: object, Err: err}
 		}
 		return nil
@@ -103,15 +103,15 @@ func (g *group) call(ctx context.Context, op, object string, ways ...way) error 
 }
 
 // isIn reports whether a service has the method with these messages.
-func (w way) isIn(service protoreflect.ServiceDescriptor) bool {
-	method := service.Methods().ByName(protoreflect.Name(w.method))
+func (v variant) isIn(service protoreflect.ServiceDescriptor) bool {
+	method := service.Methods().ByName(protoreflect.Name(v.method))
 	return method != nil &&
-		wire.Identical(method.Input(), w.request.ProtoReflect().Descriptor()) == nil &&
-		wire.Identical(method.Output(), w.response.ProtoReflect().Descriptor()) == nil
+		wire.Identical(method.Input(), v.request.ProtoReflect().Descriptor()) == nil &&
+		wire.Identical(method.Output(), v.response.ProtoReflect().Descriptor()) == nil
 }
 
-// failure turns the error of a call into the error of the operation.
-func failure(op, object string, request proto.Message, err error) error {
+// operationError turns the error of a call into the error of the operation.
+func operationError(op, object string, request proto.Message, err error) error {
 	if _, invalid := proto.Marshal(request); invalid != nil { // a string isn't UTF-8
 		return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument, Err: invalid}
 	}
@@ -130,7 +130,7 @@ func failure(op, object string, request proto.Message, err error) error {
 	return err
 }
 
-// malformed is the error for a response that breaks the contract.
-func malformed(format string, a ...any) error {
+// malformedError returns the error for a response that breaks the contract.
+func malformedError(format string, a ...any) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: "the daemon's response has " + fmt.Sprintf(format, a...)}
 }

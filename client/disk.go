@@ -59,10 +59,11 @@ func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[csiproxy.DiskNumber]p
 	return disks, err
 }
 
-// listDiskIDs returns the ways to get the ids of all disks. Each way passes the result to read.
-func listDiskIDs(read func(map[csiproxy.DiskNumber]published.DiskIDs) error) []way {
+// listDiskIDs returns the variants for getting the ids of all disks. Each variant passes the result to
+// read.
+func listDiskIDs(read func(map[csiproxy.DiskNumber]published.DiskIDs) error) []variant {
 	disks := make(map[csiproxy.DiskNumber]published.DiskIDs)
-	return []way{
+	return []variant{
 		checkedResult("ListDiskIDs", &diskv1.ListDiskIDsRequest{}, func(r *diskv1.ListDiskIDsResponse) error {
 			for n, ids := range r.DiskIDs {
 				disks[csiproxy.DiskNumber(n)] = published.DiskIDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
@@ -90,7 +91,7 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n csiproxy.
 		return 0, &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument,
 			Detail: "the identifier is empty"}
 	}
-	ways := listDiskIDs(func(disks map[csiproxy.DiskNumber]published.DiskIDs) error {
+	variants := listDiskIDs(func(disks map[csiproxy.DiskNumber]published.DiskIDs) error {
 		for _, candidate := range slices.Sorted(maps.Keys(disks)) {
 			if disks[candidate].Page83 == page83 {
 				n = candidate
@@ -100,12 +101,12 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n csiproxy.
 		return csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
 	})
 	request := &diskv1alpha1.GetDiskNumberByNameRequest{DiskName: page83}
-	ways = append(ways, checkedResult("GetDiskNumberByName", request,
+	variants = append(variants, checkedResult("GetDiskNumberByName", request,
 		func(r *diskv1alpha1.GetDiskNumberByNameResponse) (err error) {
 			n, err = parseNumber(r.DiskNumber)
 			return err
 		}))
-	err = d.group.call(ctx, op, object, ways...)
+	err = d.group.call(ctx, op, object, variants...)
 	return n, err
 }
 
@@ -165,7 +166,7 @@ func diskObject(n csiproxy.DiskNumber) string { return "disk " + n.String() }
 func parseNumber(s string) (csiproxy.DiskNumber, error) {
 	n, err := csiproxy.ParseDiskNumber(s)
 	if err != nil {
-		return 0, malformed("the invalid disk number %q", s)
+		return 0, malformedError("the invalid disk number %q", s)
 	}
 	return n, nil
 }

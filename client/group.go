@@ -191,12 +191,12 @@ func (g *group) invoke(ctx context.Context, version, method string, request, res
 	}
 	defer g.end(version, l)
 	err = l.conn.Invoke(ctx, "/"+api.ServiceName(g.name, version)+"/"+method, request, response)
-	return g.lost(ctx, l, err)
+	return g.lostError(ctx, l, err)
 }
 
-// lost returns the error of a call over a link. If all endpoints of the group are unserved, the
+// lostError returns the error of a call over a link. If all endpoints of the group are unserved, the
 // error is the same as for a client that was never connected.
-func (g *group) lost(ctx context.Context, l *link, err error) error {
+func (g *group) lostError(ctx context.Context, l *link, err error) error {
 	if status.Code(err) != codes.Unavailable || !l.vacant.Load() {
 		return err
 	}

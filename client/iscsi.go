@@ -48,7 +48,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []csiproxy.ISCSI
 				var listed []csiproxy.ISCSIPortal
 				for _, p := range r.TargetPortals {
 					if p.TargetPort > math.MaxUint16 {
-						return malformed("the invalid TCP port %d", p.TargetPort)
+						return malformedError("the invalid TCP port %d", p.TargetPort)
 					}
 					listed = append(listed, csiproxy.ISCSIPortal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
 				}

@@ -35,7 +35,7 @@ func askChecked[T any, Response message[T], Result any](ctx context.Context, g *
 	request proto.Message, read func(Response) (Result, error)) (got Result, err error) {
 	err = g.call(ctx, op, object, checkedResult(op, request, func(r Response) (err error) {
 		if got, err = read(r); err != nil {
-			err = malformed("an invalid value: %v", err)
+			err = malformedError("an invalid value: %v", err)
 		}
 		return err
 	}))

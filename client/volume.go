@@ -40,14 +40,14 @@ func (v *Volume) list(ctx context.Context, op, object string, n csiproxy.DiskNum
 			ids = append(ids, csiproxy.VolumeID(text))
 		}
 	}
-	ways := []way{result("ListVolumesOnDisk",
+	variants := []variant{result("ListVolumesOnDisk",
 		&volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition},
 		func(r *volumev2alpha1.ListVolumesOnDiskResponse) { read(r.VolumeIds) })}
 	if partition == 0 { // the old request has no partition number
-		ways = append(ways, result("ListVolumesOnDisk", &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()},
+		variants = append(variants, result("ListVolumesOnDisk", &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()},
 			func(r *volumev1beta2.ListVolumesOnDiskResponse) { read(r.VolumeIds) }))
 	}
-	err = v.group.call(ctx, op, object, ways...)
+	err = v.group.call(ctx, op, object, variants...)
 	return ids, err
 }
 
@@ -136,7 +136,7 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.Volu
 		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)},
 			func(r *volumev1beta2.VolumeDiskNumberResponse) error {
 				if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
-					return malformed("the invalid disk number %d", r.DiskNumber)
+					return malformedError("the invalid disk number %d", r.DiskNumber)
 				}
 				n = csiproxy.DiskNumber(r.DiskNumber)
 				return nil

@@ -39,7 +39,7 @@ func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
 	}
 	l, err := g.begin(ctx, version)
 	if err != nil {
-		return failure(op, "", request, err)
+		return operationError(op, "", request, err)
 	}
 	defer g.end(version, l)
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,13 +48,13 @@ func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
 	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 		"/"+api.ServiceName(g.name, version)+"/"+op)
 	if err != nil {
-		return failure(op, "", request, g.lost(ctx, l, err))
+		return operationError(op, "", request, g.lostError(ctx, l, err))
 	}
 	for {
 		// Each request asks for one response. io.EOF means an ended stream; receiving returns the
 		// reason.
 		if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
-			return failure(op, "", request, err)
+			return operationError(op, "", request, err)
 		}
 		response := new(storagev1alpha1.WatchDisksResponse)
 		err := stream.RecvMsg(response)
@@ -62,11 +62,11 @@ func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
 			return &csiproxy.Error{Op: op, Kind: csiproxy.ErrUnavailable, Detail: "the daemon has ended the call"}
 		}
 		if err != nil {
-			return failure(op, "", request, g.lost(ctx, l, err))
+			return operationError(op, "", request, g.lostError(ctx, l, err))
 		}
 		changes, err := storagewire.DecodeDiskChanges(response)
 		if err != nil {
-			return &csiproxy.Error{Op: op, Err: malformed("an invalid value: %v", err)}
+			return &csiproxy.Error{Op: op, Err: malformedError("an invalid value: %v", err)}
 		}
 		if !yield(changes, nil) {
 			return nil
