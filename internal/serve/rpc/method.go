@@ -96,15 +96,15 @@ func unite(sets []methods) (methods, error) {
 	return united, errors.Join(faults...)
 }
 
-// serve returns nil if the methods are exactly the service's methods, and all requests and
+// check returns nil if the methods are exactly the service's methods, and all requests and
 // responses are wire-identical to the service's.
-func (ms methods) serve(service protoreflect.ServiceDescriptor) error {
+func (ms methods) check(service protoreflect.ServiceDescriptor) error {
 	var faults []error
 	for name, m := range ms {
 		declared := service.Methods().ByName(name)
 		fault := errUnknownMethod
 		if declared != nil {
-			fault = m.answers(declared)
+			fault = m.check(declared)
 		}
 		if fault != nil {
 			faults = append(faults, fmt.Errorf("%s.%s: %w", service.FullName(), name, fault))
@@ -119,8 +119,8 @@ func (ms methods) serve(service protoreflect.ServiceDescriptor) error {
 	return errors.Join(faults...)
 }
 
-// answers returns nil if m can answer calls of the method declared.
-func (m method) answers(declared protoreflect.MethodDescriptor) error {
+// check returns nil if m can answer calls of the method declared.
+func (m method) check(declared protoreflect.MethodDescriptor) error {
 	isStream := m.stream != nil
 	if declared.IsStreamingClient() != isStream || declared.IsStreamingServer() != isStream {
 		return errStreaming

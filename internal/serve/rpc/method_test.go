@@ -81,7 +81,7 @@ func bind(service protoreflect.ServiceDescriptor, sets []methods) error {
 	if err != nil {
 		return err
 	}
-	return united.serve(service)
+	return united.check(service)
 }
 
 // Each row of the tables is what its version's descriptor says.

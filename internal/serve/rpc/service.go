@@ -57,13 +57,13 @@ var (
 // method is duplicated. After an error, the daemon must serve nothing.
 func Services(ops Operations) ([]*Service, error) {
 	tables := make(map[string]versions)
-	serve(tables, "disk", ops.Disk, diskVersions)
-	serve(tables, "volume", ops.Volume, volumeVersions)
-	serve(tables, "filesystem", ops.Filesystem, filesystemVersions)
-	serve(tables, "smb", ops.SMB, smbVersions)
-	serve(tables, "iscsi", ops.ISCSI, iscsiVersions)
-	serve(tables, "system", ops.System, systemVersions)
-	serve(tables, "storage", ops.Storage, storageVersions)
+	addTable(tables, "disk", ops.Disk, diskVersions)
+	addTable(tables, "volume", ops.Volume, volumeVersions)
+	addTable(tables, "filesystem", ops.Filesystem, filesystemVersions)
+	addTable(tables, "smb", ops.SMB, smbVersions)
+	addTable(tables, "iscsi", ops.ISCSI, iscsiVersions)
+	addTable(tables, "system", ops.System, systemVersions)
+	addTable(tables, "storage", ops.Storage, storageVersions)
 
 	var services []*Service
 	for _, group := range slices.Sorted(maps.Keys(tables)) {
@@ -76,8 +76,8 @@ func Services(ops Operations) ([]*Service, error) {
 	return services, nil
 }
 
-// serve adds the table of a group, if the group has operations.
-func serve[Operations comparable](tables map[string]versions, group string, ops Operations,
+// addTable adds the table of a group, if the group has operations.
+func addTable[Operations comparable](tables map[string]versions, group string, ops Operations,
 	table func(Operations) versions) {
 	var none Operations
 	if ops != none {
@@ -119,7 +119,7 @@ func Prove(services []*Service) error {
 			faults = append(faults, fmt.Errorf("%s %s: %w", s.Group, s.Version, errUnknownVersion))
 			continue
 		}
-		faults = append(faults, s.methods.serve(descriptor))
+		faults = append(faults, s.methods.check(descriptor))
 	}
 	return errors.Join(faults...)
 }
