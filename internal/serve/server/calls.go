@@ -93,8 +93,8 @@ func (c *calls) beginStream() (end func(), err error) {
 	}, nil
 }
 
-// now returns the present numbers of calls.
-func (c *calls) now() Calls {
+// snapshot returns the present numbers of calls.
+func (c *calls) snapshot() Calls {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	snapshot := Calls{Running: c.running.Len(), Streams: c.streams, Limit: c.limit, Refused: maps.Clone(c.refused)}

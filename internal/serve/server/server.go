@@ -245,7 +245,7 @@ func endsWithin(ended <-chan struct{}, d time.Duration) bool {
 func (s *Server) Connections() int { return s.connections.count() }
 
 // Calls returns the calls in progress, and the number of refused calls.
-func (s *Server) Calls() Calls { return s.calls.now() }
+func (s *Server) Calls() Calls { return s.calls.snapshot() }
 
 // endpoint is a served endpoint.
 type endpoint struct {
