@@ -10,7 +10,7 @@ import "encoding/json"
 func (d Disk) MarshalJSON() ([]byte, error) {
 	type fields Disk
 	if d.Error == "" {
-		d.Identifiers, d.Partitions = list(d.Identifiers), list(d.Partitions)
+		d.Identifiers, d.Partitions = nonNil(d.Identifiers), nonNil(d.Partitions)
 	}
 	unknown := d.Error != "" && !d.Online && !d.ReadOnly
 	return json.Marshal(struct {
@@ -25,20 +25,20 @@ func (d Disk) MarshalJSON() ([]byte, error) {
 		Text         *string         `json:"location"`
 		Style        *PartitionStyle `json:"partition_style"`
 	}{
-		fields(d), known(d.SizeBytes, d.SizeBytes != 0), known(d.Online, !unknown), known(d.ReadOnly, !unknown),
-		told(d, d.SerialNumber), told(d, d.Vendor), told(d, d.Product), told(d, d.Bus), told(d, d.Location.Text),
-		told(d, d.Style),
+		fields(d), orNil(d.SizeBytes, d.SizeBytes != 0), orNil(d.Online, !unknown), orNil(d.ReadOnly, !unknown),
+		reported(d, d.SerialNumber), reported(d, d.Vendor), reported(d, d.Product),
+		reported(d, d.Bus), reported(d, d.Location.Text), reported(d, d.Style),
 	})
 }
 
-// told returns a text reported by a disk, or nil if an Error explains the empty text.
-func told[T ~string](disk Disk, text T) *T { return known(text, text != "" || disk.Error == "") }
+// reported returns a text reported by a disk, or nil if an Error explains the empty text.
+func reported[T ~string](disk Disk, text T) *T { return orNil(text, text != "" || disk.Error == "") }
 
 // MarshalJSON writes unknown properties of a volume as null: all sizes if SizeBytes is 0, and
 // ReadOnly if the file system is unknown.
 func (v Volume) MarshalJSON() ([]byte, error) {
 	type fields Volume
-	v.Conditions = list(v.Conditions)
+	v.Conditions = nonNil(v.Conditions)
 	sized := v.SizeBytes != 0
 	return json.Marshal(struct {
 		fields
@@ -47,51 +47,51 @@ func (v Volume) MarshalJSON() ([]byte, error) {
 		FreeBytes *int64 `json:"free_bytes"`
 		ReadOnly  *bool  `json:"read_only"`
 	}{
-		fields(v), known(v.SizeBytes, sized), known(v.UsedBytes, sized), known(v.FreeBytes, sized),
-		known(v.ReadOnly, v.FileSystem != "" && v.FileSystem != NoFileSystem),
+		fields(v), orNil(v.SizeBytes, sized), orNil(v.UsedBytes, sized), orNil(v.FreeBytes, sized),
+		orNil(v.ReadOnly, v.FileSystem != "" && v.FileSystem != NoFileSystem),
 	})
 }
 
 // MarshalJSON writes empty lists as [].
 func (l VolumeList) MarshalJSON() ([]byte, error) {
 	type fields VolumeList
-	l.Mounts = list(l.Mounts)
+	l.Mounts = nonNil(l.Mounts)
 	return json.Marshal(fields(l))
 }
 
 // MarshalJSON writes empty lists as [].
 func (l Leftovers) MarshalJSON() ([]byte, error) {
 	type fields Leftovers
-	l.Mounts = list(l.Mounts)
+	l.Mounts = nonNil(l.Mounts)
 	return json.Marshal(fields(l))
 }
 
 // MarshalJSON writes empty lists as [].
 func (c DiskChanges) MarshalJSON() ([]byte, error) {
 	type fields DiskChanges
-	return json.Marshal(fields{list(c.Removed), list(c.Added), list(c.Changed)})
+	return json.Marshal(fields{nonNil(c.Removed), nonNil(c.Added), nonNil(c.Changed)})
 }
 
 // MarshalJSON writes the Duration in milliseconds, as in the API, and empty lists as [].
 func (v CheckedVolume) MarshalJSON() ([]byte, error) {
 	type fields CheckedVolume
-	v.Conditions = list(v.Conditions)
+	v.Conditions = nonNil(v.Conditions)
 	return json.Marshal(struct {
 		fields
 		Milliseconds int64 `json:"duration_milliseconds"`
 	}{fields(v), v.Duration.Milliseconds()})
 }
 
-// list returns s, or an empty list for nil.
-func list[S ~[]E, E any](s S) S {
+// nonNil returns s, or an empty list for nil.
+func nonNil[S ~[]E, E any](s S) S {
 	if s == nil {
 		return S{}
 	}
 	return s
 }
 
-// known returns v, or nil if ok is false.
-func known[T any](v T, ok bool) *T {
+// orNil returns v, or nil if ok is false.
+func orNil[T any](v T, ok bool) *T {
 	if !ok {
 		return nil
 	}
