@@ -306,34 +306,6 @@ func TestServeWithTakenObsoletePipe(t *testing.T) {
 	must(t, taken.Close())
 }
 
-// A daemon that is drained refuses calls, so it isn't ready, and says why.
-func TestServeDrained(t *testing.T) {
-	o := testOptions(t)
-	log, stop := start(t, o, fakeNode(func(context.Context) error { return nil }))
-	log.await("ready")
-	page := func(name string) string {
-		t.Helper()
-		body, err := admin.Get(t.Context(), o.endpointDir, name)
-		if err != nil {
-			return err.Error()
-		}
-		return body
-	}
-	if ready := page(admin.Readyz); ready != "ok\n" {
-		t.Errorf("before the drain, %s says %s", admin.Readyz, ready)
-	}
-	_, err := admin.Drain(t.Context(), o.endpointDir, 0)
-	must(t, err)
-	if ready, metrics := page(admin.Readyz), page(admin.Metrics); !strings.Contains(ready, "draining") ||
-		!strings.Contains(metrics, "\ncsi_proxy_ready 0\n") {
-		t.Errorf("a drained daemon says %s, and csi_proxy_ready isn't 0", ready)
-	}
-	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
-		t.Errorf("a call gives %v", err)
-	}
-	must(t, stop())
-}
-
 func TestServeFails(t *testing.T) {
 	noNode := errors.New("no node")
 	works := fakeNode(nil)
@@ -347,6 +319,12 @@ func TestServeFails(t *testing.T) {
 		"security descriptor": {
 			change: func(o *options) { o.pipeSecurity = "SYSTEM" },
 			open:   works,
+		},
+		"a file in the way": {
+			change: func(o *options) {
+				must(t, os.WriteFile(pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1beta1")), nil, 0o600))
+			},
+			open: works,
 		},
 		"node": {
 			open: func(context.Context, options, *slog.Logger) (*openedNode, error) { return nil, noNode },
@@ -363,6 +341,9 @@ func TestServeFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "a file in the way" && runtime.GOOS == "windows" {
+				t.Skip("a pipe has no file")
+			}
 			o := testOptions(t)
 			if test.change != nil {
 				test.change(&o)
@@ -399,23 +380,7 @@ func wantNoEndpoints(t *testing.T, dir string) {
 	must(t, claimed.Close())
 }
 
-func TestOneEndpointInTheWay(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("pipes have no files in the way")
-	}
-	o := testOptions(t)
-	path := pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1beta1"))
-	must(t, os.WriteFile(path, []byte("precious"), 0o600))
-	if err := serve(t.Context(), o, slog.New(slog.DiscardHandler), fakeNode(nil), func() {}); err == nil {
-		t.Error("serve succeeds with a file in the way")
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "precious" {
-		t.Errorf("the file in the way holds %q (%v)", got, err)
-	}
-	wantNoEndpoints(t, o.endpointDir)
-}
-
-// A drain of the daemon lets the call that runs finish and refuses the next one.
+// A drain lets the running call finish and refuses the next one. The daemon reports that it is draining.
 func TestDrain(t *testing.T) {
 	o := testOptions(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -425,11 +390,26 @@ func TestDrain(t *testing.T) {
 		return nil
 	}))
 	log.await("ready")
+	page := func(name string) string {
+		t.Helper()
+		body, err := admin.Get(t.Context(), o.endpointDir, name)
+		if err != nil {
+			return err.Error()
+		}
+		return body
+	}
+	if ready := page(admin.Readyz); ready != "ok\n" {
+		t.Errorf("before the drain, %s says %s", admin.Readyz, ready)
+	}
 	slow := make(chan error, 1)
 	go func() { slow <- symlinkAt(t, o.endpointDir) }()
 	<-begun
 	if running, err := admin.Drain(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
 		t.Errorf("a drain that doesn't wait gives %d, %v", running, err)
+	}
+	if ready, metrics := page(admin.Readyz), page(admin.Metrics); !strings.Contains(ready, "draining") ||
+		!strings.Contains(metrics, "\ncsi_proxy_ready 0\n") {
+		t.Errorf("a drained daemon says %s, and csi_proxy_ready isn't 0", ready)
 	}
 	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("a call during the drain gives %v", err)
