@@ -213,6 +213,7 @@ func TestReparse(t *testing.T) {
 // header0 is the input of a deletion: the tag of data, without data.
 func header0(data []byte) []byte { return append(slices.Clone(data[:4]), 0, 0, 0, 0) }
 
+// A listing continues correctly after the entries of its first batch were deleted.
 func TestReadDir(t *testing.T) {
 	f := New(64*mebi, 0)
 	var want []string
@@ -226,49 +227,27 @@ func TestReadDir(t *testing.T) {
 	h, _, err := f.Open(f.Root(), "", openDir)
 	must(t, err)
 	defer h.Close()
-	list := func(restart bool) (names []string) {
-		for {
-			entries, err := h.ReadDir(restart)
-			if err == winerr.ErrorNoMoreFiles {
-				return names
-			}
-			must(t, err)
-			for _, e := range entries {
-				names = append(names, e.Name)
-			}
-			restart = false
-		}
-	}
-	if diff := cmp.Diff(want, list(false)); diff != "" {
-		t.Error(diff)
-	}
-	if got := list(false); got != nil {
-		t.Errorf("after the end: %v", got)
-	}
-	if diff := cmp.Diff(want, list(true)); diff != "" {
-		t.Error(diff)
-	}
-
-	// Entries that go away between two batches are not skipped over.
-	if _, err := h.ReadDir(true); err != nil {
-		t.Fatal(err)
-	}
+	_, err = h.ReadDir(true)
+	must(t, err)
 	for _, name := range want[:readDirBatch] {
 		entry := mustOpen(t, f, name, toDelete)
 		wantErr(t, name, entry.Delete(), nil)
 		entry.Close()
 	}
-	if diff := cmp.Diff(want[readDirBatch:], list(false)); diff != "" {
+	var got []string
+	for {
+		entries, err := h.ReadDir(false)
+		if err == winerr.ErrorNoMoreFiles {
+			break
+		}
+		must(t, err)
+		for _, e := range entries {
+			got = append(got, e.Name)
+		}
+	}
+	if diff := cmp.Diff(want[readDirBatch:], got); diff != "" {
 		t.Error(diff)
 	}
-
-	file := mustOpen(t, f, want[readDirBatch], writeFile)
-	_, err = file.ReadDir(true)
-	wantErr(t, "of a file", err, winerr.ErrorInvalidParameter)
-	noList := mustOpen(t, f, want[readDirBatch+1], any0)
-	noList.node.attributes = win.AttributeDirectory
-	_, err = noList.ReadDir(true)
-	wantErr(t, "without the right", err, winerr.ErrorAccessDenied)
 }
 
 func TestContentsAndSpace(t *testing.T) {
