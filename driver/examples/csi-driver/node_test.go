@@ -4,7 +4,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -269,25 +268,6 @@ func (r *rig) recordFiles() []string {
 	files, err := filepath.Glob(filepath.Join(r.dir, "volumes", "*.json"))
 	r.must(err)
 	return files
-}
-
-// A driver that has lost what it remembers still leaves the disk so that it can be
-// detached.
-func TestUnstageWithoutRecord(t *testing.T) {
-	r := newRig(t, viaInProcess)
-	v := r.create("pvc", gib, nil)
-	r.start(v, "pod")
-	r.write(v, "pod", "cached by Windows")
-	for _, file := range r.recordFiles() {
-		r.must(os.Remove(file))
-	}
-	r.must(r.unpublish(v, "pod"))
-	r.must(r.unstage(v))
-	r.must(r.detach(v))
-	r.PowerLoss() // loses what was only cached
-	r.restartDriver()
-	r.start(v, "pod")
-	r.read(v, "pod", "cached by Windows")
 }
 
 func TestHealth(t *testing.T) {
