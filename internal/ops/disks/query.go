@@ -47,6 +47,8 @@ type known struct {
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
 	// scratchTimeout later.
 	scratch time.Time
+	// slow is when an adapter was last found to be slow: see ReenumerateAdapters.
+	slow time.Time
 }
 
 // scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
@@ -135,7 +137,7 @@ const othersTimeout = 200 * time.Millisecond
 // The results of a device that hasn't answered.
 var (
 	errSlow     = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
-	errAnothers = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's disk has not answered") // nobody has waited
+	errAnothers = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // nobody has waited
 )
 
 // all asks all devices by ask, for a driver or, if driver is "", for the node. It returns when each that matters to it
@@ -282,9 +284,10 @@ func (q *query) report(results []found, scratch map[string]known) {
 	}
 }
 
-// mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node.
+// mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node. Slow adapters count as another driver's.
 func (t known) mayBeOf(driver string) bool {
-	return driver == "" || !t.isOwnerKnown || t.driver == driver
+	isOf := !t.isOwnerKnown || t.driver == driver
+	return driver == "" || isOf && time.Since(t.slow) > slowAdapterTimeout
 }
 
 // LogValue is the number of the disk.

@@ -47,7 +47,7 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 		return err
 	}
 	slices.Sort(before)
-	if err := shared.ReenumerateAdapters(ctx); err != nil {
+	if err := shared.ReenumerateAdapters(ctx, driver); err != nil {
 		return err
 	}
 	after, err := shared.settle(ctx)
@@ -68,17 +68,27 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 	return err
 }
 
-// ReenumerateAdapters makes each storage adapter ask its bus again. Windows then finds logical units that came or went
-// without a notice. Adapters that refuse or are silent are passed over. If all refuse, the error is that of one of them.
-func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := shared.queries.reenumerations.all(ctx, "", nil, func(ctx context.Context, path string) (found, error) {
+// An adapter that took longer than adapterTimeout is slow for slowAdapterTimeout. Another driver's target may be the cause.
+const (
+	adapterTimeout     = 500 * time.Millisecond
+	slowAdapterTimeout = 10 * time.Minute
+)
+
+// ReenumerateAdapters makes each storage adapter ask its bus again, for a driver or, if driver is "", for the node. Windows then
+// finds logical units that came or went without a notice. Adapters that refuse or are silent are passed over. If all refuse, the
+// error is that of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
+func (shared *Shared) ReenumerateAdapters(ctx context.Context, driver string) error {
+	adapters := &shared.queries.reenumerations
+	asked, err := adapters.all(ctx, driver, nil, func(ctx context.Context, path string) (found, error) {
+		noteSlow := func() { adapters.devices.note(path, func(t *known) { t.slow = time.Now() }) }
+		defer time.AfterFunc(adapterTimeout, noteSlow).Stop()
 		return found{}, shared.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
 	}
 	if len(asked) > 0 && !slices.ContainsFunc(asked, func(f found) bool {
-		return f.err == nil || deviceLeftOrUnready(f.err)
+		return f.err == nil || f.err == errAnothers || deviceLeftOrUnready(f.err)
 	}) {
 		return asked[0].err
 	}

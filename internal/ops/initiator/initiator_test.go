@@ -48,7 +48,10 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: disks.NewShared(sys, disks.SharedOptions{}).ReenumerateAdapters})
+	shared := disks.NewShared(sys, disks.SharedOptions{})
+	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: func(ctx context.Context) error {
+		return shared.ReenumerateAdapters(ctx, "")
+	}})
 }
 
 // testTarget is a target with its LUNs.

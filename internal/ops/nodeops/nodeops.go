@@ -248,7 +248,9 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	})
 	g.Files = files.New(p.sys, p.paths, g.Mappings, files.Options{Logger: p.log, Runner: runner, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
-		Logger: p.log, Runner: runner, ReenumerateAdapters: s.disks.ReenumerateAdapters})
+		Logger: p.log, Runner: runner, ReenumerateAdapters: func(ctx context.Context) error {
+			return s.disks.ReenumerateAdapters(ctx, p.driver)
+		}})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
