@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
@@ -45,7 +46,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if len(slices.DeleteFunc(listed, n.groups.Paths.IsListedOutside)) > 0 {
+		if len(slices.DeleteFunc(listed, pathpolicy.Path.IsOutside)) > 0 {
 			count++
 		}
 	}

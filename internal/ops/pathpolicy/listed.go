@@ -17,11 +17,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Listed returns the paths at which Windows lists a volume as mounted, without a backslash at the end of a directory. Those below
-// the allowed directories are in the policy's spelling. Windows lists paths without links, while an allowed directory may be a link
+// Listed returns the paths at which Windows lists a volume as mounted. As texts they have no backslash at the end of a directory.
+// Those below the allowed directories are in the policy's spelling. Windows lists paths without links, while an allowed directory may be a link
 // to another drive, or have a volume mounted at it or above. So a path may lie in a directory of a driver or a pod that is spelt
 // otherwise. To learn where the allowed directories are, Listed asks about these only, and not about what is listed.
-func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []string, err error) {
+func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []Path, err error) {
 	var places []place
 	for _, text := range listed {
 		l, ok := splitListed(text)
@@ -29,7 +29,7 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 			continue
 		}
 		path := p.fromListed(l)
-		isKnown := !path.IsOutside() && (len(p.roots) == 1 || path.full().inside(p.allowed[0]) || p.DriverOf(path) != "")
+		isKnown := !path.IsOutside() && (len(p.roots) == 1 || l.inside(p.allowed[0]) || p.DriverOf(path) != "")
 		if !isKnown && len(l.names) > 0 {
 			if places == nil {
 				if places, err = p.places(ctx, sys, listed); err != nil {
@@ -38,12 +38,12 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 			}
 			path = p.fromListed(p.respell(places, l))
 		}
-		paths = append(paths, path.String())
+		paths = append(paths, path)
 	}
 	return paths, nil
 }
 
-// ParseListed parses a path that Listed has returned.
+// ParseListed parses the text of a path that Listed has returned.
 func (p *Policy) ParseListed(listed string) Path {
 	l, _ := splitListed(listed)
 	return p.fromListed(l)
@@ -55,8 +55,8 @@ func (p *Policy) DriversAt(ctx context.Context, sys System, listed []string) (dr
 	paths, err := p.Listed(ctx, sys, listed)
 	drivers = make(map[string]bool)
 	for _, path := range paths {
-		if parsed := p.ParseListed(path); !parsed.IsDrive() {
-			drivers[p.DriverOf(parsed)] = true
+		if !path.IsDrive() {
+			drivers[p.DriverOf(path)] = true
 		}
 	}
 	return drivers, err
@@ -69,13 +69,13 @@ func (p *Policy) fromListed(l location) Path {
 	return Path{volume: strings.TrimSuffix(l.drive, `\`) + `\`, names: l.names}
 }
 
-// IsOutside reports whether a path of ParseListed lies outside of the allowed directories.
+// IsOutside reports whether a path of Listed lies outside of the allowed directories.
 func (p Path) IsOutside() bool { return p.volume != "" }
 
 // IsListedOutside is ParseListed and IsOutside.
 func (p *Policy) IsListedOutside(listed string) bool { return p.ParseListed(listed).IsOutside() }
 
-// IsDrive reports whether a path of ParseListed is a drive, such as C:\.
+// IsDrive reports whether a path of Listed is a drive, such as C:\.
 func (p Path) IsDrive() bool { return len(p.names) == 0 }
 
 // splitListed splits a path that Windows lists. Its names may be such as no operation takes.

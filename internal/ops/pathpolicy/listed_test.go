@@ -44,9 +44,10 @@ func TestListed(t *testing.T) {
 	for listed, path := range want {
 		found, err := p.Listed(t.Context(), sys, []string{listed})
 		must(t, err)
-		parsed := p.ParseListed(found[0])
-		if len(found) != 1 || parsed.IsOutside() != (path == "") || path != "" && found[0] != path || parsed.String() != found[0] {
-			t.Errorf("%s: %v, %v, want %q", listed, found, parsed, path)
+		parsed := found[0]
+		if len(found) != 1 || parsed.IsOutside() != (path == "") || path != "" && parsed.String() != path ||
+			!parsed.Equal(p.ParseListed(parsed.String())) {
+			t.Errorf("%s: %v, want %q", listed, found, path)
 		}
 		if isDrive := parsed.IsDrive(); isDrive != (len(listed) == 3 || listed == bare) {
 			t.Errorf("%s is a drive: %t", listed, isDrive)
@@ -79,10 +80,35 @@ func TestListedBesideTooManyMountPoints(t *testing.T) {
 		p := pathpolicy.Default()
 		found, err := p.Listed(t.Context(), sys, []string{`D:\kubelet\x\`, `E:\kubelet\x\`, `D:\kubelet\y\`, `F:\kubelet\x\`})
 		must(t, err)
-		simtest.Want(t, "found", found, []string{kubelet + `\x`, `E:\kubelet\x`, kubelet + `\y`, `F:\kubelet\x`})
+		simtest.Want(t, "found", texts(found), []string{kubelet + `\x`, `E:\kubelet\x`, kubelet + `\y`, `F:\kubelet\x`})
 		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond)
 		time.Sleep(2 * time.Hour) // of the bubble: until what hangs has ended
 	})
+}
+
+func texts(paths []pathpolicy.Path) (texts []string) {
+	for _, path := range paths {
+		texts = append(texts, path.String())
+	}
+	return texts
+}
+
+// Anybody can plant 100,000 mount points of a volume, and each call about it reads them.
+func TestListedAllocations(t *testing.T) {
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, Drivers: []pathpolicy.Driver{{Name: "blue"}, {Name: "red"}}})
+	must(t, err)
+	planted := slices.Repeat([]string{kubelet + `\pods\x\volumes\kubernetes.io~empty-dir\data\mine\`, kubelet + `\plugins\blue\x\`}, 50)
+	allocations := testing.AllocsPerRun(1, func() {
+		listed, err := p.Listed(t.Context(), nil, planted)
+		must(t, err)
+		for _, path := range listed {
+			p.DriverOf(path)
+			p.IsOfPod(path)
+		}
+	})
+	if most := float64(10 * len(planted)); allocations > most {
+		t.Errorf("%v allocations for %d paths, want at most %v", allocations, len(planted), most)
+	}
 }
 
 // In whose own directories a volume is mounted is asked without its drives.
@@ -119,7 +145,7 @@ func TestListedByMountPoint(t *testing.T) {
 	p := pathpolicy.Default()
 	found, err := p.Listed(t.Context(), sys, []string{`C:\disk\kubelet\x\`, bare + `kubelet\x\`})
 	must(t, err)
-	simtest.Want(t, "found", found, []string{kubelet + `\x`, kubelet + `\x`})
+	simtest.Want(t, "found", texts(found), []string{kubelet + `\x`, kubelet + `\x`})
 	found, err = p.Listed(t.Context(), nil, []string{kubelet + `\x\`, `X:\`, "x"})
 	must(t, err)
 	simtest.Want(t, "found without a call", len(found), 2)
@@ -163,7 +189,7 @@ func TestVolumeAt(t *testing.T) {
 				}
 				listed, err := pathpolicy.Default().Listed(t.Context(), sys, []string{top + `\` + path + `\`})
 				must(t, err)
-				got, err := pathpolicy.Default().VolumeAt(t.Context(), sys, listed[0])
+				got, err := pathpolicy.Default().VolumeAt(t.Context(), sys, listed[0].String())
 				if want == "behind a link" {
 					if errors.Is(err, winerr.ErrorReparsePointEncountered) == isInside || isInside && err != nil || got != "" {
 						t.Errorf("%s %s: %q, %v", name, listed[0], got, err)
@@ -171,7 +197,7 @@ func TestVolumeAt(t *testing.T) {
 					continue
 				}
 				must(t, err)
-				simtest.Want(t, name+" "+listed[0], got, want)
+				simtest.Want(t, name+" "+listed[0].String(), got, want)
 			}
 		}
 		simtest.Want(t, "open handles", len(sys.OpenHandles()), 0)

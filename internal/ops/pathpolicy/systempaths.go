@@ -96,11 +96,11 @@ func (s systemPaths) withKubelet() []location { return append(slices.Clip(s.all)
 // mayMean reports whether a name in a path may mean the file or directory of a name in a system path. The latter may be a short name,
 // which stands for all names of which NTFS may make it: by the first two characters or more, without blanks.
 func mayMean(name, ofSystem string) bool {
-	if win.SameName(name, ofSystem) {
-		return true
+	if !mayBeShort(ofSystem) || win.SameName(name, ofSystem) {
+		return win.SameName(name, ofSystem)
 	}
 	beginning := strings.ReplaceAll(win.LowerName(name), " ", "")
-	return mayBeShort(ofSystem) && strings.HasPrefix(beginning, win.LowerName(ofSystem)[:min(2, strings.IndexByte(ofSystem, '~'))])
+	return strings.HasPrefix(beginning, win.LowerName(ofSystem)[:min(2, strings.IndexByte(ofSystem, '~'))])
 }
 
 // alias is where an allowed directory really is, if the administrator has made it, or one above it, a link.
@@ -163,8 +163,9 @@ func (w *walk) holdsSystem(path Path) bool {
 
 // isOfKubelet reports whether a name in kubelet's directory belongs to kubelet itself.
 func isOfKubelet(name string) bool {
+	const state = "_state"
 	return slices.ContainsFunc(ofKubelet, func(own string) bool { return win.SameName(own, name) }) ||
-		strings.HasSuffix(win.LowerName(name), "_state")
+		win.SameName(name[max(0, len(name)-len(state)):], state)
 }
 
 // SystemPathsIn returns the system paths in a working directory, by their texts: of kubelet's own, its directory.

@@ -307,8 +307,9 @@ func (p *Policy) DriverOf(path Path) string {
 	if len(p.drivers) == 0 || path.volume != "" {
 		return ""
 	}
+	full := path.full()
 	for driver, dirs := range p.drivers {
-		if slices.ContainsFunc(dirs, path.full().inside) {
+		if slices.ContainsFunc(dirs, full.inside) {
 			return driver
 		}
 	}

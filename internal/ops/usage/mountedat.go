@@ -42,18 +42,17 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 	var outside []string
 	ofOthers := make(map[string][]string) // by the driver that holds them
 	for _, path := range listed {
-		parsed := f.SharedFinder.paths.ParseListed(path)
-		holder := f.SharedFinder.paths.DriverOf(parsed)
+		holder := f.SharedFinder.paths.DriverOf(path)
 		switch {
-		case parsed.IsOutside() && !parsed.IsDrive():
-			outside = append(outside, path)
-		case f.SharedFinder.paths.IsOfPod(parsed):
+		case path.IsOutside() && !path.IsDrive():
+			outside = append(outside, path.String())
+		case f.SharedFinder.paths.IsOfPod(path):
 		case holder == "" || holder == f.driver:
-			if isMounted[path], err = f.isMountedAt(ctx, path, name); err != nil {
+			if isMounted[path.String()], err = f.isMountedAt(ctx, path.String(), name); err != nil {
 				return nil, err
 			}
 		default:
-			ofOthers[holder] = append(ofOthers[holder], path)
+			ofOthers[holder] = append(ofOthers[holder], path.String())
 		}
 	}
 	if err := f.addOfOthers(ctx, name, ofOthers, isMounted); err != nil {
@@ -61,9 +60,12 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 	}
 	f.addInTime(ctx, name, outside, isMounted)
 	for _, path := range listed {
-		if isMounted[path] {
-			paths = append(paths, path)
-			delete(isMounted, path) // Windows may list it by several paths
+		if len(isMounted) == 0 {
+			break
+		}
+		if text := path.String(); isMounted[text] {
+			paths = append(paths, text)
+			delete(isMounted, text) // Windows may list it by several paths
 		}
 	}
 	return paths, ctx.Err()

@@ -26,7 +26,17 @@ func NameLength(s string) int {
 
 // SameName reports whether Windows treats two names as equal. SameName is narrower than
 // strings.EqualFold, which equates U+212A KELVIN SIGN with k.
-func SameName(a, b string) bool { return a == b || UpperName(a) == UpperName(b) }
+func SameName(a, b string) bool {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i]|b[i] >= utf8.RuneSelf:
+			return UpperName(a) == UpperName(b)
+		case a[i] != b[i] && upper(rune(a[i])) != upper(rune(b[i])):
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
 
 // UpperName returns the form in which Windows compares names: each UTF-16 unit by itself in upper
 // case.

@@ -32,12 +32,21 @@ func TestSameName(t *testing.T) {
 		{"\xED\xA0\x80", "\xED\xA0\x81", false},
 		{"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD", false},
 		{"a", "b", false},
+		{"ab", "A", false},
+		{"aä", "Bä", false},
+		{"aä", "Ab", false},
+		{"[", "{", false}, // as far apart as a letter's two cases
 	} {
 		simtest.Want(t, fmt.Sprintf("Equal(%q, %q)", c.a, c.b), win.SameName(c.a, c.b), c.want)
 		if got := win.LowerName(c.a) == win.LowerName(c.b); got != c.want {
 			t.Errorf("Lower(%q) = %q, Lower(%q) = %q", c.a, win.LowerName(c.a), c.b, win.LowerName(c.b))
 		}
 	}
+}
+
+// Names in ASCII, as most are, are compared without a copy.
+func TestSameNameAllocations(t *testing.T) {
+	simtest.Want(t, "allocations", testing.AllocsPerRun(1, func() { win.SameName("Kubelet", "kUBELET") }), 0)
 }
 
 // For each character: LowerName and UpperName agree on what is the same, and never lead from
