@@ -6,6 +6,7 @@ package shares
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -129,9 +130,12 @@ type requests struct {
 type request struct {
 	// toGo are the names of mappings to remove with the last link.
 	toGo []string
-	// gone is set after that removal.
-	gone bool
+	// gone is the time of that removal. Before it, gone is zero.
+	gone time.Time
 }
+
+// goneTimeout is how long a removal is remembered: longer than drivers repeat their requests.
+const goneTimeout = time.Hour
 
 func (q *requests) of(remote win.UNCPath) request {
 	q.mu.Lock()
@@ -157,13 +161,15 @@ func (q *requests) setToGo(r *usage.LockedShare, name string) {
 	q.byRoot[r.Root] = request{toGo: toGo}
 }
 
-// setGone records the removal of all requested mappings.
+// setGone records the removal of all requested mappings, and drops old records: a server may have any number of shares.
 func (q *requests) setGone(r *usage.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.byRoot[r.Root].toGo) > 0 {
-		q.byRoot[r.Root] = request{gone: true}
+	if len(q.byRoot[r.Root].toGo) == 0 {
+		return
 	}
+	maps.DeleteFunc(q.byRoot, func(_ string, old request) bool { return !old.gone.IsZero() && time.Since(old.gone) > goneTimeout })
+	q.byRoot[r.Root] = request{gone: time.Now()}
 }
 
 // RemoveSMBGlobalMapping implements [published.SMBOperations].
@@ -290,10 +296,10 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 // unmappedError returns the error for the removal of a missing mapping; nil if an earlier request has removed it with the
 // last link.
 func (m *Mappings) unmappedError(r *LockedMapping) error {
-	if m.requests.of(r.remote).gone {
-		return nil
+	if m.requests.of(r.remote).gone.IsZero() {
+		return notMapped()
 	}
-	return notMapped()
+	return nil
 }
 
 // Unlinked must be called after a driver has removed a link to a share. If the removal of the mapping was requested, and no
