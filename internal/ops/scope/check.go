@@ -206,7 +206,8 @@ func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place)
 			"would belong to neither driver; make this pattern narrower", c.drivers[portals.Driver].Name)})
 	case allISCSI.overlaps(pattern):
 		c.add(Problem{Place: at, Other: &portals, IsWarning: true, Text: fmt.Sprintf("a disk of the portals of driver %q can match this "+
-			"pattern; such a disk would belong to neither driver", c.drivers[portals.Driver].Name)})
+			"pattern; such a disk would belong to neither driver, or to this one if its target redirects logins to an address in nobody's "+
+			"%s; give the driver %[2]s instead of this pattern", c.drivers[portals.Driver].Name, FieldPortals)})
 	}
 }
 

@@ -82,7 +82,9 @@ func TestCheck(t *testing.T) {
 			[]string{`0 disks 0 all disks of the portals of driver "blue" match this pattern, and would belong to neither driver; make this pattern narrower (1 iscsiPortals 0)`}},
 		{"iSCSI disks beside portals", []Driver{disks("red", DiskPattern{Bus: csiproxy.BusISCSI, Vendor: "X"}, DiskPattern{Vendor: "X"}, amazon),
 			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
-			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
+			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern; such a disk would belong to neither ` +
+				`driver, or to this one if its target redirects logins to an address in nobody's iscsiPortals; give the driver iscsiPortals ` +
+				`instead of this pattern (1 iscsiPortals 0)`}},
 		{"iSCSI disks by their target beside portals", []Driver{disks("red", DiskPattern{Target: "iqn.*"}),
 			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
 			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
@@ -201,5 +203,32 @@ func TestPatternsOverlap(t *testing.T) {
 	}
 	if len(count) != 3 || count["true true"] < 50 {
 		t.Errorf("overlap and within: %v", count)
+	}
+}
+
+// While an iSCSI disk's session has no connection, a pattern doesn't say whose the disk is if another driver has portals: the target
+// there may copy the texts of another driver's disks.
+func TestOwnerWithoutConnection(t *testing.T) {
+	portals := []csiproxy.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}
+	bus, target := []DiskPattern{{Bus: csiproxy.BusISCSI, Vendor: "X"}}, []DiskPattern{{Target: "iqn.*"}}
+	for name, test := range map[string]struct {
+		drivers []Driver
+		portals []win.ISCSIPortal
+		want    string
+		kind    error
+	}{
+		"beside portals":           {[]Driver{{Name: "red", Disks: bus}, {Name: "blue", Portals: portals}}, nil, "", csiproxy.ErrUnavailable},
+		"its target's name":        {[]Driver{{Name: "blue", Portals: portals}, {Name: "red", Disks: target}}, nil, "", csiproxy.ErrUnavailable},
+		"beside no portals":        {[]Driver{{Name: "red", Disks: target}, {Name: "blue"}}, nil, "red", nil},
+		"beside its own portals":   {[]Driver{{Name: "red", Disks: bus, Portals: portals}}, nil, "red", nil},
+		"connected there":          {[]Driver{{Name: "red", Disks: bus}, {Name: "blue", Portals: portals}}, []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}, "", nil},
+		"connected somewhere else": {[]Driver{{Name: "red", Disks: bus}, {Name: "blue", Portals: portals}}, []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}, "red", nil},
+	} {
+		disk := asked{isBesideTargets: true, target: "iqn.example:1", portals: test.portals}
+		disk.Descriptor.BusType, disk.Descriptor.VendorID = win.BusTypeISCSI, "X"
+		owner, err := (&Table{drivers: test.drivers, log: slog.New(slog.DiscardHandler)}).ownerOf(disk)
+		if owner != test.want || csiproxy.KindOf(err) != test.kind {
+			t.Errorf("%s: owner %q, %v, want %q, %v", name, owner, err, test.want, test.kind)
+		}
 	}
 }

@@ -160,11 +160,12 @@ func (t *Table) ownerOf(disk asked) (name string, _ error) {
 			names = append(names, driver.Name)
 		}
 	}
+	if disk.target != "" && len(disk.portals) == 0 && (len(names) == 0 || len(names) == 1 && t.hasPortalsBeside(names[0])) {
+		// It may belong to any driver with portals.
+		return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the session of the disk's iSCSI target has no connection now")
+	}
 	switch len(names) {
 	case 0:
-		if disk.target != "" && len(disk.portals) == 0 { // it may be of any driver with portals
-			return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the session of the disk's iSCSI target has no connection now")
-		}
 		return "", nil
 	case 1:
 		return names[0], nil
@@ -176,6 +177,11 @@ func (t *Table) ownerOf(disk asked) (name string, _ error) {
 			"drivers", quote.List(names))
 	}
 	return "", nil
+}
+
+// hasPortalsBeside reports whether another driver has portals.
+func (t *Table) hasPortalsBeside(name string) bool {
+	return slices.ContainsFunc(t.drivers, func(driver Driver) bool { return driver.Name != name && len(driver.Portals) > 0 })
 }
 
 // OwnerOfNumber is OwnerOfDisk of the disk that has a number now.
