@@ -43,7 +43,9 @@ type known struct {
 	// be a driver's keeps that driver waiting: see askEach.
 	driver       string
 	isOwnerKnown bool
-	reason       string // why the last query left it out; "" if it didn't
+	// isOwnerSlow is whether the disk took long, and didn't tell. Then no driver waits for it any more.
+	isOwnerSlow bool
+	reason      string // why the last query left it out; "" if it didn't
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
 	// scratchTimeout later.
 	scratch time.Time
@@ -286,7 +288,7 @@ func (q *query) report(results []found, scratch map[string]known) {
 
 // mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node. Slow adapters count as another driver's.
 func (t known) mayBeOf(driver string) bool {
-	isOf := !t.isOwnerKnown || t.driver == driver
+	isOf := t.driver == driver || !t.isOwnerKnown && !t.isOwnerSlow
 	return driver == "" || isOf && time.Since(t.slow) > slowAdapterTimeout
 }
 
@@ -404,7 +406,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 	}
 	shared.all.note(path, func(t *known) {
 		if t.number == nil || *t.number != n.DeviceNumber {
-			t.driver, t.isOwnerKnown = "", false // perhaps another disk
+			t.driver, t.isOwnerKnown, t.isOwnerSlow = "", false, false // perhaps another disk
 		}
 		t.number = &n.DeviceNumber
 	})
@@ -414,14 +416,17 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 	}
 	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
 	if shared.ownerOf != nil {
+		begun := time.Now()
 		driver, err = shared.ownerOf(ctx, disk)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
 		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
 			return nil, "", err
 		case unknown: // it has the driver that it had when it said more
 			driver = shared.all.last(path).driver
+			isSlow := time.Since(begun) >= othersTimeout/2
+			shared.all.note(path, func(t *known) { t.isOwnerSlow = t.isOwnerSlow || isSlow })
 		default:
-			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown = driver, true })
+			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
 		}
 	}
 	meant = true

@@ -304,6 +304,53 @@ func testNoWait(t *testing.T, node waitingNode) {
 	}
 }
 
+// slowSessions are the calls of a node on which an iSCSI session is slow to say which disks it has.
+type slowSessions struct {
+	*winsim.System
+	isSlow bool
+}
+
+func (s *slowSessions) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	if s.isSlow {
+		time.Sleep(500 * time.Millisecond)
+	}
+	return s.System.ISCSISessionDevices(ctx, id)
+}
+
+// A driver waits once for a disk whose iSCSI session is slow, and may be any driver's. The session's own driver has the disk as
+// soon as the session answers.
+func TestDiskOfSlowSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		d, other := w.own[red], w.own[blue]
+		sys := &slowSessions{System: w.sim}
+		node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+		w.must(err)
+		listed := func(driver string) (count int, took time.Duration) {
+			begun := time.Now()
+			ids, err := node.Driver(driver).Disk.ListDiskIDs(t.Context())
+			w.must(err)
+			return len(ids), time.Since(begun)
+		}
+		before, _ := listed(d.name)
+		w.must(node.Driver(d.name).ISCSI.AddTargetPortal(t.Context(), d.portal))
+		w.must(node.Driver(d.name).ISCSI.ConnectTarget(t.Context(), d.portal, d.iqn, csiproxy.ISCSIAuthentication{}))
+		sys.isSlow = true
+		node, err = nodeops.New(sys, nodeops.Options{}, w.drivers...) // one that doesn't know whose the disk is
+		w.must(err)
+		_, first := listed(other.name)
+		time.Sleep(10 * time.Second)
+		_, second := listed(other.name)
+		simtest.Want(t, "the first list and the second one take", []time.Duration{first, second}, []time.Duration{200 * time.Millisecond, 0})
+		sys.isSlow = false
+		time.Sleep(10 * time.Second)
+		listed(d.name) // asks the disk, and doesn't wait
+		time.Sleep(10 * time.Second)
+		after, _ := listed(d.name)
+		simtest.Want(t, "disks of the driver with the session", after, before+1)
+	})
+}
+
 // However many disks of another driver hang, a driver stages and unstages the volumes of disks that it knows by their numbers.
 func TestManyDisksOfAnotherThatHang(t *testing.T) {
 	beside(t, func(t *testing.T, w *tenants, d, other *tenant, _ string) {
