@@ -22,6 +22,12 @@ import (
 )
 
 func (p *program) sim() *cobra.Command {
+	fail := p.simFault("fail", "Make calls to Windows fail",
+		simFlag{field: "windows_error", name: "error",
+			usage: "Windows error `number` with which the calls fail, such as 5 or 0x80310000", required: true})
+	fail.Long = `Make calls to Windows fail. The daemon repeats most changes that Windows refuses, for up to 30
+seconds: after a fault with a small --count, such a change succeeds, and sim rules list shows the
+fault's hits.`
 	return p.group("sim", "Control the simulated node that the daemon runs on",
 		p.simDisk(),
 		p.simVolume(),
@@ -31,9 +37,7 @@ func (p *program) sim() *cobra.Command {
 		p.simISCSI(),
 		p.simService(),
 		p.simBIOS(),
-		p.simFault("fail", "Make calls to Windows fail",
-			simFlag{field: "windows_error", name: "error",
-				usage: "Windows error `number` with which the calls fail, such as 5 or 0x80310000", required: true}),
+		fail,
 		p.simFault("delay", "Make calls to Windows take longer",
 			simFlag{field: "delay_ns", name: "duration", usage: "how much longer the calls take", required: true},
 			simFlag{field: "uncancellable", name: "uncancellable",
@@ -84,6 +88,8 @@ its sector size the same. The number of the new disk is printed.`
 				usage: "with --offline: Windows does it by itself, because of `this`: policy, redundant-path, snapshot, " +
 					"collision, resource-exhaustion, write-failures, integrity-scan"},
 		}})
+	set.Long = `Take a disk offline or online, or make it read-only or writable. Only sim disk list shows the
+--reason: Windows tells it by WMI (MSFT_Disk), which the daemon doesn't ask for disks.`
 	set.MarkFlagsOneRequired("offline", "read-only")
 	return p.group("disk", "Play the cloud: attach, clone, grow, detach, move and delete disks",
 		attach, clone,
@@ -510,7 +516,7 @@ func (p *program) callCounts(ctx context.Context) (map[string]int64, error) {
 const simExamples = `sim delay --call CreateFileW --duration 5s --count 1
 sim disk grow 2 --size 20GiB
 sim disk set 2 --offline --reason write-failures
-sim fail --call SetVolumeMountPointW --error 5 --count 1
+sim fail --call GetDiskFreeSpaceExW --error 1117
 sim file write 'C:\data\a.txt' --text hello --user ContainerUser
 sim iscsi lun add iqn.2026-01.com.example:disk --size 10GiB
 sim iscsi portal set 192.0.2.1 --unreachable
