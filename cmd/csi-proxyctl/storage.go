@@ -242,8 +242,14 @@ func showMounts(list csiproxy.VolumeList) reply {
 		r.warnings = append(r.warnings,
 			"the list may be incomplete, since this couldn't be read: "+list.IncompleteReason)
 	}
+	states := map[string]string{} // of volumes and shares, by the folded paths where they are mounted
 	for _, m := range list.Mounts {
-		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}
+		if m.Volume.Abnormal() {
+			states[strings.ToLower(m.Path)] = volumeState(m.Volume)
+		}
+	}
+	for _, m := range list.Mounts {
+		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", cmp.Or(states[strings.ToLower(m.Target)], "ok")}
 		if name := volumeName(m.Volume); name != "" {
 			total, _, free := volumeSizes(m.Volume)
 			row = []string{string(m.Kind), m.Path, name, diskText(m.Volume), total, free, volumeState(m.Volume)}
@@ -251,7 +257,8 @@ func showMounts(list csiproxy.VolumeList) reply {
 		if m.LeftoverReason != "" {
 			row[6] = "leftover: " + m.LeftoverReason
 		} else if m.ForgottenPod != "" {
-			row[6] = "kubelet has no record (vol_data.json) of this mount of pod " + m.ForgottenPod + ": see csi-proxyctl storage clean-up"
+			row[6] += "; kubelet has no record (vol_data.json) of this mount of pod " + m.ForgottenPod + ": see csi-proxyctl storage clean-up"
+			row[6] = strings.TrimPrefix(row[6], "ok; ")
 		}
 		r.rows = append(r.rows, row)
 	}
