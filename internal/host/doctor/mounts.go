@@ -30,19 +30,39 @@ func faultsOfMounts(n *asked, fine string, fault func(csiproxy.Mount) Finding) (
 	return fmt.Sprintf(fine, len(list.Mounts)), faults, err
 }
 
-// checkMountedVolumes looks for volumes that are mounted and can't be used.
+// checkMountedVolumes looks for volumes that are mounted, and can't be used or are nearly full.
 func checkMountedVolumes(_ context.Context, n *asked) (string, []Finding, error) {
-	return faultsOfMounts(n, "no mounted volume has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
-		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
-			return Finding{}
-		}
-		advice := "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md#by-number explains the number of an error"
-		if slices.ContainsFunc(m.Volume.Conditions, func(c csiproxy.Condition) bool { return c.Reason == csiproxy.ReasonDiskMissing }) {
-			advice = "if csi-proxyctl disk list has the disk, csi-proxyctl disk online takes it online. Otherwise attach it again, or " +
-				"end the pods that use it: the volume can be unstaged without its disk"
-		}
-		return problem(advice, "the volume at %s: %v", m.Path, m.Volume.Conditions)
-	})
+	return faultsOfMounts(n, "no mounted volume has a fault (mounts and links: %d)", faultOfVolume)
+}
+
+// faultOfVolume returns what is wrong with a mounted volume. Shares have a check of their own.
+func faultOfVolume(m csiproxy.Mount) Finding {
+	v := m.Volume
+	switch {
+	case m.LeftoverReason != "" || v.Share != "":
+		return Finding{}
+	case v.Abnormal():
+		return problem(volumeAdvice(v.Conditions), "the volume at %s: %v", m.Path, v.Conditions)
+	case v.SizeBytes > 0 && v.FreeBytes < v.SizeBytes/20:
+		return warning("grow its claim, or remove files", "the volume at %s is nearly full: %d of %d bytes are free", m.Path,
+			v.FreeBytes, v.SizeBytes)
+	}
+	return Finding{}
+}
+
+// volumeAdvice is what to do about a volume with one of these conditions.
+func volumeAdvice(conditions []csiproxy.Condition) string {
+	has := func(reason csiproxy.Reason) bool {
+		return slices.ContainsFunc(conditions, func(c csiproxy.Condition) bool { return c.Reason == reason })
+	}
+	switch {
+	case has(csiproxy.ReasonDiskMissing):
+		return "if csi-proxyctl disk list has the disk, csi-proxyctl disk online takes it online. Otherwise attach it again, or " +
+			"end the pods that use it: the volume can be unstaged without its disk"
+	case has(csiproxy.ReasonReadOnly):
+		return "look for what makes it read-only: docs/troubleshooting.md#read-only-disks"
+	}
+	return "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md#by-number explains the number of an error"
 }
 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
