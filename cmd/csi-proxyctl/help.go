@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,17 @@ SHARE data
 USER pods
 `
 
+// quotePaths puts single quotes around the words with backslashes, which a Unix shell would take away.
+func quotePaths(example string) string {
+	words := strings.Split(example, " ")
+	for i, word := range words {
+		if runtime.GOOS != "windows" && strings.Contains(word, `\`) {
+			words[i] = "'" + word + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // exampleOf returns the examples of a command in lines with an indent, or "".
 func exampleOf(cmd *cobra.Command) string {
 	switch {
@@ -64,7 +76,7 @@ func exampleOf(cmd *cobra.Command) string {
 	example := strings.TrimPrefix(cmd.CommandPath(), "csi-proxyctl ")
 	for _, line := range strings.Split(examples, "\n") {
 		if strings.HasPrefix(line+" ", example+" ") {
-			return "  csi-proxyctl " + line + "\n"
+			return "  csi-proxyctl " + quotePaths(line) + "\n"
 		}
 	}
 	for _, argument := range strings.Fields(cmd.Use)[1:] {
@@ -72,7 +84,7 @@ func exampleOf(cmd *cobra.Command) string {
 			example += " " + value[:strings.IndexByte(value, '\n')]
 		}
 	}
-	return "  csi-proxyctl " + example + "\n"
+	return "  csi-proxyctl " + quotePaths(example) + "\n"
 }
 
 // helpOf returns what a command does, its usage, examples, commands and flags.

@@ -36,12 +36,12 @@ func TestHelp(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSuffix(exampleOf(cmd), "\n"), "\n")
 		for _, line := range lines {
-			if strings.Contains(examples, "\n"+strings.TrimPrefix(line, "  csi-proxyctl ")+"\n") {
+			if strings.Contains(examples, "\n"+strings.ReplaceAll(strings.TrimPrefix(line, "  csi-proxyctl "), "'", "")+"\n") {
 				used++
 			}
 			// A new tree, since flags keep what they were given.
 			root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
-			words := strings.Fields(strings.TrimPrefix(line, "  csi-proxyctl "))
+			words := strings.Fields(strings.ReplaceAll(strings.TrimPrefix(line, "  csi-proxyctl "), "'", ""))
 			found, rest, err := root.Find(words)
 			if err != nil || found.CommandPath() != cmd.CommandPath() {
 				t.Errorf("%s: the example %q is of another command, or there is none", cmd.CommandPath(), line)
@@ -49,6 +49,11 @@ func TestHelp(t *testing.T) {
 			}
 			if cmd.HasExample() {
 				continue // its words may be quoted
+			}
+			for word := range strings.FieldsSeq(line) {
+				if strings.Contains(word, `\`) && (word[0] != '\'' || word[len(word)-1] != '\'') {
+					t.Errorf("%s: a shell takes the backslashes of %s away", line, word)
+				}
 			}
 			if err := found.ParseFlags(rest); err != nil {
 				t.Errorf("%s: %v", line, err)

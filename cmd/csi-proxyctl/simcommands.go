@@ -517,7 +517,7 @@ const simExamples = `sim delay --call CreateFileW --duration 5s --count 1
 sim disk grow 2 --size 20GiB
 sim disk set 2 --offline --reason write-failures
 sim fail --call GetDiskFreeSpaceExW --error 1117
-sim file write 'C:\data\a.txt' --text hello --user ContainerUser
+sim file write C:\data\a.txt --text hello --user ContainerUser
 sim iscsi lun add iqn.2026-01.com.example:disk --size 10GiB
 sim iscsi portal set 192.0.2.1 --unreachable
 sim iscsi target add iqn.2026-01.com.example:a --portal 192.0.2.1
@@ -526,5 +526,5 @@ sim smb server set files --unreachable
 sim smb share add files data --size 100GiB
 sim smb share grow files data --size 200GiB
 sim smb user set files pods --password-file -
-sim volume set 'C:\var\lib\kubelet\pv' --dirty
+sim volume set C:\var\lib\kubelet\pv --dirty
 `
