@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -88,7 +89,6 @@ var adviceByNumber = map[uint32]string{
 	67:         "the server is there, but has no such share: check the share's name",
 	86:         "check the password",
 	1060:       "Get-Service lists the installed ones",
-	1326:       "check the password, and whether the user's name needs a domain, as in DOMAIN\\name",
 	0xEFFF0003: "check the portal's address, and that this node reaches its port",
 	0xEFFF0029: "check the target's name, and make its portal known with csi-proxyctl iscsi portal add",
 	0xEFFF005F: "check the portal's name, or give its address",
@@ -103,6 +103,14 @@ func (p *program) advice(ctx context.Context, err error) string {
 	}
 	if number == 1060 && slices.Contains(deployment.Names, strings.TrimPrefix(object, "service ")) {
 		return "csi-proxyctl service install DAEMON makes it"
+	}
+	if id, isVolume := strings.CutPrefix(object, "volume "); isVolume && strings.Contains(err.Error(), notAnID) {
+		if strings.Contains(id, `:\`) {
+			return "csi-proxyctl storage volume PATH has the id of the volume at a path"
+		}
+		if _, err := strconv.Atoi(id); err == nil {
+			return "csi-proxyctl volume list DISK has the ids of a disk's volumes"
+		}
 	}
 	if runtime.GOOS != "windows" && looksUnquoted(err.Error()) {
 		return "in a Unix shell, a path needs single quotes"
@@ -131,9 +139,11 @@ func (p *program) advice(ctx context.Context, err error) string {
 	return ""
 }
 
+const notAnID = `is not of the form \\`
+
 // looksUnquoted reports whether an error is one of a Windows path whose backslashes a shell has taken away.
 func looksUnquoted(text string) bool {
-	return strings.Contains(text, "is not an absolute Windows path") || strings.Contains(text, `is not of the form \\`) ||
+	return strings.Contains(text, "is not an absolute Windows path") || strings.Contains(text, notAnID) ||
 		strings.Contains(text, "(Windows error 123)") // no valid name
 }
 

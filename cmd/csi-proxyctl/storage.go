@@ -312,7 +312,7 @@ path. What is done already isn't done again.
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
 	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")
 	flags.BoolVar(&r.Grow, "grow", false, "grow the volume to the size of the disk")
-	flags.DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for the disk")
+	flags.DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for the disk to arrive; each later step may take 30 seconds more")
 	flags.StringVar(&fileSystem, "file-system", "", "NTFS or ReFS; a volume with another one is refused")
 	flags.StringVar(&r.Format.Label, "label", "", "`name` of a volume that is formatted")
 	flags.Var(&unit, "allocation-unit", "`size` of a cluster of a volume that is formatted; 0 for Windows' choice")
@@ -328,7 +328,7 @@ const mutualSecretFile = "mutual-chap-secret-file"
 
 // stagedText says what was done.
 func stagedText(v csiproxy.StagedVolume) string {
-	return doneText("mounted", map[string]bool{"partitioned": v.Partitioned, "formatted": v.Formatted, "grown": v.Grown})
+	return doneText("is mounted", map[string]bool{"partitioned": v.Partitioned, "formatted": v.Formatted, "grown": v.Grown})
 }
 
 // doneText joins what was done; otherwise is what to say if nothing was.
@@ -410,6 +410,6 @@ func (p *program) expand() *cobra.Command {
 			return line(result, expandedText(result)), err
 		})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
-	cmd.Flags().DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for that")
+	cmd.Flags().DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait until the disk has --disk-size")
 	return cmd
 }
