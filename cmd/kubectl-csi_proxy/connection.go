@@ -39,11 +39,16 @@ func (c *connection) add(flags *pflag.FlagSet) {
 
 func (c *connection) namespace() string { return c.overrides.Context.Namespace }
 
+// clusterError adds what to do to an error of the kubeconfig.
+func clusterError(err error) error {
+	return fmt.Errorf("find the cluster: %w; name it with --kubeconfig and --context, as for kubectl", err)
+}
+
 // connect returns what asks the API server.
 func (c *connection) connect() (*rest.Config, kubernetes.Interface, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.loading, &c.overrides).ClientConfig()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the cluster: %w; name it with --kubeconfig and --context, as for kubectl", err)
+		return nil, nil, clusterError(err)
 	}
 	config.QPS, config.Burst = 100, 200 // a few requests for each node
 	client, err := kubernetes.NewForConfig(config)

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +39,20 @@ func TestFlags(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != exitOK || stdout.Len() == 0 {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
+		}
+	}
+}
+
+// TestNoCluster: without a kubeconfig, each command says how to name the cluster.
+func TestNoCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
+	for _, args := range []string{"status", "check", "why web", "test --storage-class s"} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code != exitUnknown {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+		if !strings.Contains(stderr.String(), "name it with --kubeconfig") {
+			t.Errorf("%s: %s", args, &stderr)
 		}
 	}
 }

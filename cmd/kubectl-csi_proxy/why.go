@@ -101,5 +101,8 @@ func askWhy(ctx context.Context, query why.Query, namespace, name string) (why.A
 // currentNamespace returns the namespace of --namespace, or else that of the kubeconfig.
 func (c *connection) currentNamespace() (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.loading, &c.overrides).Namespace()
-	return namespace, err
+	if err != nil {
+		return "", clusterError(err)
+	}
+	return namespace, nil
 }
