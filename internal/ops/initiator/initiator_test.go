@@ -14,8 +14,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -48,7 +48,7 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	shared := disks.NewShared(sys, disks.SharedOptions{})
+	shared := nodeops.NewSharedDisks(sys, nodeops.SharedDiskOptions{})
 	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: func(ctx context.Context) error {
 		return shared.ReenumerateAdapters(ctx, "")
 	}})
@@ -110,7 +110,7 @@ func TestConnect(t *testing.T) {
 		if len(numbers) != 2 || numbers[0] >= numbers[1] || time.Since(begin) > 100*time.Millisecond {
 			t.Errorf("after the login: disks %v after %v", numbers, time.Since(begin))
 		}
-		d := disks.New(sys, disks.Options{})
+		d := nodeops.NewDisks(sys, nodeops.DiskOptions{})
 		for _, n := range numbers {
 			if _, err := d.GetDiskStats(ctx, n); err != nil {
 				t.Error(err)

@@ -1,8 +1,18 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeops puts the operations of all groups together on one system, which is
-// Windows or the simulated node.
+// Package nodeops does the operations on a node, Windows or the simulated one, and puts those of all
+// groups together.
+//
+// [Disks] finds disks, brings them online and partitions them. [Volumes] finds, formats, mounts and
+// grows volumes. [Files] makes and removes directories and links, inside of the allowed directories
+// only: no link leads out of these, even one swapped in during a call. [Staging] has the storage
+// group: whole tasks of a CSI node, made of the operations of the other groups.
+//
+// Each operation first asks Windows for the current state and then does the missing steps. Therefore
+// it may be repeated, also after a process that died half-way through. An operation on a disk changes
+// only the disk that had the number at the start of the call, and checks the disk's contents right
+// before each change: see [opendisk.Disk].
 package nodeops
 
 import (
@@ -13,8 +23,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
@@ -22,19 +30,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
-	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
 const DefaultKubeletPath = pathpolicy.DefaultKubeletPath
-
-// DefaultSilentDiskTimeout is how long the calls on all disks wait for one that does not
-// answer.
-const DefaultSilentDiskTimeout = disks.DefaultSilentDiskTimeout
 
 // Options are node.Options, which documents them.
 type Options struct {
@@ -79,7 +81,7 @@ type Operations struct {
 // Node is the operations with what bears them.
 type Node struct {
 	Operations
-	groups  staging.Groups // of the whole node
+	groups  Groups // of the whole node
 	calls   *operation.Windows
 	drivers map[string]Operations
 	all     []*operation.Windows // the node's calls, those of lists of disks, and those of each driver
@@ -139,10 +141,10 @@ type shared struct {
 
 	locks    *usage.SharedLocks
 	users    *usage.SharedFinder
-	disks    *disks.Shared
+	disks    *SharedDisks
 	mappings *shares.Shared
 	targets  *initiator.TargetLocks
-	tasks    *staging.Shared
+	tasks    *SharedStaging
 }
 
 func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
@@ -179,11 +181,11 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
 		locks: usage.NewSharedLocks(names),
 		users: usage.NewSharedFinder(calls, paths, table, o.Logger),
-		disks: disks.NewShared(lists, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
+		disks: NewSharedDisks(lists, SharedDiskOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
 		targets:  initiator.NewTargetLocks(names),
-		tasks:    staging.NewShared(names),
+		tasks:    NewSharedStaging(names),
 	}, nil
 }
 
@@ -229,16 +231,16 @@ func (s *shared) partOf(driver scope.Driver) part {
 }
 
 // newGroups returns the operations on a part of the node.
-func (s *shared) newGroups(p part) (Operations, staging.Groups) {
+func (s *shared) newGroups(p part) (Operations, Groups) {
 	o, runner := s.options, s.runner
-	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
+	g := Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
 	g.Locks = usage.NewLocker(p.sys, p.paths, g.Users, usage.LockOptions{Logger: p.log, Shared: s.locks, Driver: p.driver,
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
-	g.Disks = disks.New(p.sys, disks.Options{
+	g.Disks = NewDisks(p.sys, DiskOptions{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
-	g.Volumes = volumes.New(p.sys, p.paths, volumes.Options{
+	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
@@ -246,7 +248,7 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 		WithoutPrivacy: o.SMBWithoutPrivacy, RefuseNodeAccount: o.RefuseNodeAccount, Shared: s.mappings,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
-	g.Files = files.New(p.sys, p.paths, g.Mappings, files.Options{Logger: p.log, Runner: runner, Locks: g.Locks})
+	g.Files = NewFiles(p.sys, p.paths, g.Mappings, FileOptions{Logger: p.log, Runner: runner, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
 		Logger: p.log, Runner: runner, ReenumerateAdapters: func(ctx context.Context) error {
 			return s.disks.ReenumerateAdapters(ctx, p.driver)
@@ -254,6 +256,6 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
-		Storage: staging.New(g, staging.Options{Driver: p.driver, Shared: s.tasks, Logger: p.log, Runner: runner}),
+		Storage: NewStaging(g, StagingOptions{Driver: p.driver, Shared: s.tasks, Logger: p.log, Runner: runner}),
 	}, g
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -101,7 +101,7 @@ func TestLinkToShareIsNotFollowed(t *testing.T) {
 	must(t, sys.WriteFile(stage+`\kept`, nil))
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
-	f := files.New(sys, paths, m, files.Options{})
+	f := nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{})
 	for name, err := range map[string]error{
 		"Mkdir":                  f.Mkdir(t.Context(), stage+`\dir`),
 		"Rmdir":                  f.Rmdir(t.Context(), stage+`\kept`, true),

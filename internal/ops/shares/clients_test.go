@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
@@ -21,7 +21,7 @@ func TestTextsThatClientsLookFor(t *testing.T) {
 	sys, m := newNode(t)
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
-	f := files.New(sys, paths, m, files.Options{})
+	f := nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{})
 	_, relative := f.PathExists(t.Context(), `staging\path`)
 	for _, test := range []struct {
 		what string

@@ -1,0 +1,327 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// Hardware returns the disks that match a selector, whatever their iSCSI target, by number. Of each
+// disk it fills in the hardware details that the selector compares, and nothing of the contents. If no
+// disk matches, or the selector names an iSCSI target, it returns all disks. A disk that doesn't answer,
+// but whose number is known, is always among them, with an Error.
+func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
+	byTarget := wanted.ISCSI != nil
+	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
+	asked := detailsFor(wanted)
+	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.hardware, asked,
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.disk, err = d.shared.hardware(ctx, h, asked)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	all := described(answers)
+	if byTarget { // the caller's errors list the other disks, too
+		return all, nil
+	}
+	return selectMatching(all, wanted), nil
+}
+
+// described returns the disks that were described, by number, and those that don't answer.
+func described(answers []found) (all []csiproxy.Disk) {
+	for _, a := range answers {
+		if a.err != nil {
+			a.disk = csiproxy.Disk{Number: a.number, Error: a.err.Error()}
+		}
+		a.disk.Driver = a.driver
+		all = append(all, a.disk)
+	}
+	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	return all
+}
+
+// selectMatching returns the disks that match a selector, and those with an error in place of an answer. Without a match it
+// returns all.
+func selectMatching(all []csiproxy.Disk, wanted csiproxy.Selector) []csiproxy.Disk {
+	if !slices.ContainsFunc(all, wanted.Matches) {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s csiproxy.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
+}
+
+// details says what a disk is asked about its hardware, beside its descriptor.
+type details struct {
+	identifiers bool
+	address     bool // also the NVMe namespace
+	text        bool // of its location
+}
+
+var everything = details{true, true, true}
+
+// detailsFor returns the details that a selector compares. Identifiers need the address, too, since
+// that has the namespace by which an NVMe disk is asked for them.
+func detailsFor(s csiproxy.Selector) details {
+	identifiers := s.Identifier != "" || s.IsZero()
+	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
+	return details{identifiers, address, s.IsZero() || s.AzureLUN != nil}
+}
+
+// Describe is Hardware, but fills in all that is known of each disk that matches, apart from its
+// iSCSI target.
+func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
+	windows, err := d.options.Users.SystemDisks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted.ISCSI = nil
+	asked := detailsFor(wanted)
+	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.descriptions, wanted.String(),
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.disk, err = d.shared.hardware(ctx, h, asked)
+			if err != nil || !wanted.Matches(f.disk) {
+				return err
+			}
+			if asked != everything {
+				if f.disk, err = d.shared.hardware(ctx, h, everything); err != nil {
+					return err
+				}
+			}
+			return d.contents(ctx, &f.disk, h)
+		})
+	if err != nil {
+		return nil, err
+	}
+	all := selectMatching(described(answers), wanted)
+	for i := range all {
+		all[i].SystemReason = windows[all[i].Number]
+	}
+	return all, d.explainOffline(ctx, all, wanted)
+}
+
+// HardwareOf is Hardware for an open disk.
+func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiproxy.Selector) (csiproxy.Disk, error) {
+	return d.shared.hardware(ctx, h, detailsFor(wanted))
+}
+
+// hardware describes a disk by its descriptor, and asks it for some details.
+func (shared *SharedDisks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
+	s := csiproxy.Disk{Number: h.Number}
+	hardware := &h.Hardware
+	if asked.identifiers {
+		if err := hardware.AskIdentifiers(ctx, h.DeviceHandle); err != nil {
+			return s, err
+		}
+	}
+	descriptor := hardware.Descriptor
+	if hardware.DescriptorErr == nil {
+		s.Bus = opendisk.Bus(descriptor.BusType)
+	}
+	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
+	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
+	s.Identifiers = identifiers(descriptor.BusType, hardware.Identifiers)
+	if asked.text {
+		location, err := h.Location(ctx)
+		if err := shared.tolerate(h.Number, "location", err); err != nil {
+			return s, err
+		}
+		s.Location.Text = location.Text
+	}
+	if !asked.address {
+		return s, nil
+	}
+	address, namespace, err := shared.address(ctx, h)
+	if err != nil {
+		return s, err
+	}
+	if address != nil {
+		s.Location.SCSI = &csiproxy.SCSIAddress{Adapter: address.PortNumber, Port: address.PathID, Target: address.TargetID, LUN: address.LUN}
+	}
+	if s.Location.NVMeNamespace = namespace; namespace != 0 {
+		return s, shared.addNamespace(ctx, &s, h)
+	}
+	return s, nil
+}
+
+// addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
+func (shared *SharedDisks) addNamespace(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
+	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
+	if err != nil {
+		return shared.tolerate(s.Number, "NVMe namespace", err)
+	}
+	for _, id := range []struct {
+		kind  csiproxy.IdentifierKind
+		bytes []byte
+	}{{csiproxy.IdentifierEUI64, namespace.EUI64[:]}, {csiproxy.IdentifierNGUID, namespace.NGUID[:]}} {
+		text := hex.EncodeToString(id.bytes)
+		known := slices.ContainsFunc(s.Identifiers, func(known csiproxy.Identifier) bool { return known.Text == text })
+		if strings.Trim(text, "0") != "" && !known { // all zeros stand for none
+			s.Identifiers = append(s.Identifiers, csiproxy.Identifier{Kind: id.kind, Text: text})
+		}
+	}
+	return nil
+}
+
+// identifiers returns the designators that name the disk itself.
+func identifiers(busType win.BusType, ids []win.Identifier) (all []csiproxy.Identifier) {
+	for _, id := range ids {
+		if id.Association != win.AssociationDevice {
+			continue
+		}
+		text := hex.EncodeToString(id.ID)
+		if id.CodeSet == win.CodeSetASCII || id.CodeSet == win.CodeSetUTF8 {
+			text = strings.TrimRight(string(id.ID), "\x00 ")
+		}
+		all = append(all, csiproxy.Identifier{Kind: kindOf(busType, id), Text: text})
+	}
+	return all
+}
+
+// kindOf names a designator type.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
+func kindOf(busType win.BusType, id win.Identifier) csiproxy.IdentifierKind {
+	switch id.Type {
+	case win.IdentifierVendorSpecific:
+		return csiproxy.IdentifierVendorSpecific
+	case win.IdentifierT10:
+		return csiproxy.IdentifierT10
+	case win.IdentifierEUI64:
+		if busType == win.BusTypeNVMe && len(id.ID) == 16 {
+			return csiproxy.IdentifierNGUID
+		}
+		return csiproxy.IdentifierEUI64
+	case win.IdentifierNAA:
+		return csiproxy.IdentifierNAA
+	case win.IdentifierSCSIName:
+		return csiproxy.IdentifierSCSIName
+	}
+	return csiproxy.IdentifierOther
+}
+
+// contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
+// query, contents notes that as the disk's Error.
+func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
+	geometry, err := h.Geometry(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.SizeBytes = geometry.DiskSize
+	state, err := h.State(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.Online, s.ReadOnly = err == nil && !state.Offline, state.ReadOnly
+	layout, err := h.Layout(ctx)
+	if errors.Is(err, winerr.ErrorNotReady) && state.Offline {
+		return nil // an offline disk may refuse this query so, and is there
+	}
+	if err != nil {
+		return noted(&s.Error, err)
+	}
+	switch layout.Style {
+	case win.StyleGPT:
+		s.Style, s.DiskID = csiproxy.PartitionStyleGPT, layout.DiskID.String()
+	case win.StyleMBR:
+		s.Style, s.DiskID = csiproxy.PartitionStyleMBR, fmt.Sprintf("%08x", layout.Signature)
+	default:
+		s.Style = csiproxy.PartitionStyleRAW
+	}
+	for _, p := range layout.Partitions {
+		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
+			continue
+		}
+		described := csiproxy.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
+			Data: opendisk.IsDataPartition(p)}
+		if described.Data && s.Online {
+			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
+				return err
+			}
+		}
+		s.Partitions = append(s.Partitions, described)
+	}
+	return nil
+}
+
+// describeVolume fills in what is on a partition.
+func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
+	name, err := opendisk.VolumeOfPartition(ctx, d.shared.sys, n, p.Number)
+	if winerr.IsGone(err) {
+		p.Error = "its volume has not arrived"
+		return nil
+	}
+	if err != nil {
+		return noted(&p.Error, err)
+	}
+	p.VolumeID = csiproxy.VolumeID(name)
+	if p.Paths, err = d.options.Users.MountedAt(ctx, name); err != nil {
+		if err := noted(&p.Error, err); err != nil {
+			return err
+		}
+	}
+	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == usage.ManyMore {
+		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+usage.ManyMore
+	}
+	info, err := d.shared.sys.VolumeInformation(ctx, name)
+	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
+		p.FileSystem = csiproxy.NoFileSystem
+		return nil
+	}
+	p.FileSystem, p.Label = info.FileSystem, info.Label
+	return noted(&p.Error, err)
+}
+
+// noted keeps err in note if Windows refused the query, and returns any other error.
+func noted(note *string, err error) error {
+	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
+		return err
+	}
+	if *note == "" {
+		*note = err.Error()
+	}
+	return nil
+}
+
+// explainOffline fills in why the disks that match a selector are offline. An offline disk may be a
+// copy of another one. If the selector is zero, the ids of all other disks are in all; otherwise
+// the other disks are asked for them.
+func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted csiproxy.Selector) error {
+	for i := range all {
+		s := &all[i]
+		if s.Online || s.Error != "" || !wanted.Matches(*s) {
+			continue
+		}
+		s.OfflineReason = "reason unknown, often the SAN policy or an administrator"
+		original := "" // what errors call it
+		if wanted.IsZero() {
+			for _, other := range all {
+				if other.Online && s.DiskID != "" && other.DiskID == s.DiskID && other.Style == s.Style {
+					original = diskObject(other.Number)
+				}
+			}
+		} else {
+			var err error
+			if original, _, err = d.findOriginal(ctx, s.Number, tableIDsOf(*s)); err != nil {
+				return err
+			}
+		}
+		if original != "" {
+			s.OfflineReason = "it is a copy of " + original + ", which is online"
+		}
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/published"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// DiskSystem is what the operations on disks use of Windows.
+type DiskSystem interface {
+	win.Devices
+	win.Notices
+	win.FileSystems
+	usage.System
+}
+
+// DiskOptions change how the operations behave. The zero value is the default.
+type DiskOptions struct {
+	// AllowRecognizedData lets PartitionDisk write over data of another system that it recognises. Default: it
+	// refuses. A volume with a file system that Windows knows is refused always.
+	AllowRecognizedData bool
+	// RefuseClones refuses to bring a disk online that has the ids of a disk which is online, such
+	// as a snapshot next to its original. Default: Windows gives it new ids.
+	RefuseClones bool
+	// Driver is the name of the driver to whose disks the system is limited. Default: it has those of the node.
+	Driver string
+	// Shared is what the operations on the disks of a node and of its drivers share. Default: one of its own.
+	Shared *SharedDisks
+
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
+	// Locker.
+	Locks *usage.Locker
+	// Users finds who uses disks and volumes. Default: one of its own.
+	Users *usage.Finder
+}
+
+// DefaultSilentDiskTimeout is the default of DiskOptions.SilentDiskTimeout.
+const DefaultSilentDiskTimeout = 5 * time.Second
+
+// SharedDisks is what the operations on the disks of a node and of its drivers share: the queries of all disks, and what is
+// known from them.
+type SharedDisks struct {
+	sys     DiskSystem
+	log     *slog.Logger
+	ownerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
+
+	rescans operation.NextRun[queryKey, struct{}] // the key is whether Windows re-enumerates the whole device tree
+
+	all      *devices // the disks
+	adapters *devices
+	queries  queries // of both
+}
+
+// SharedDiskOptions change how all disks are queried. The zero value is the default.
+type SharedDiskOptions struct {
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
+	// these don't answer or answer with errors, whenever that number changes. Default: none.
+	OnSkippedDisks func(count int)
+
+	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
+	// Logger gets the disks that the queries pass over. Default: none.
+	Logger *slog.Logger
+}
+
+// NewSharedDisks returns what the operations on the disks of the node sys share.
+func NewSharedDisks(sys DiskSystem, o SharedDiskOptions) *SharedDisks {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.SilentDiskTimeout <= 0 {
+		o.SilentDiskTimeout = DefaultSilentDiskTimeout
+	}
+	shared := &SharedDisks{sys: sys, log: o.Logger, ownerOf: o.OwnerOf,
+		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
+		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
+	shared.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
+	shared.queries.init(shared.all, shared.adapters)
+	return shared
+}
+
+// Disks are the disks of a node, or those of one driver. All methods may be called concurrently.
+type Disks struct {
+	sys     DiskSystem
+	options DiskOptions
+	shared  *SharedDisks
+}
+
+// NewDisks returns the operations on the disks of sys. Where a driver's disk is compared with others, as with the original of
+// a clone, these are all disks of the node.
+func NewDisks(sys DiskSystem, o DiskOptions) *Disks {
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	paths := pathpolicy.Default()
+	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
+	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewSharedDisks(sys, SharedDiskOptions{Logger: o.Logger}))}
+}
+
+// OwnerText says in errors whose disks these are: "the node", or a driver.
+func (d *Disks) OwnerText() string {
+	if d.options.Driver == "" {
+		return "the node"
+	}
+	return "driver " + d.options.Driver + ", by its patterns in the file of drivers,"
+}
+
+// scanTimeout returns how long a rescan or a query may take, from the timeout for one silent disk. A
+// rescan waits for adapters that don't answer, and then for such disks. One that takes longer than that
+// hangs in the list of disks or in the device tree. Without a timeout, calls that stage a volume would
+// wait for it until their deadlines.
+func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
+
+// diskObject names the disk in errors.
+func diskObject(n csiproxy.DiskNumber) string { return "disk " + n.String() }
+
+// open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
+func (d *Disks) open(ctx context.Context, n csiproxy.DiskNumber, access win.Access) (*opendisk.Disk, error) {
+	h, err := opendisk.Open(ctx, d.sys, n, access)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
+	return h, err
+}
+
+// noSuchDisk says in err which disks there are.
+func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error) error {
+	numbers, listErr := d.numbers(ctx)
+	if listErr != nil || slices.Contains(numbers, n) {
+		return err
+	}
+	if len(numbers) == 0 { // disks whose numbers aren't known are disks, too
+		if paths, listErr := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk); listErr != nil || len(paths) > 0 {
+			return err
+		}
+	}
+	has := d.OwnerText() + " has " + enumerate(numbers)
+	if d.options.Driver == "" { // the error of a driver's system says the rest
+		has = fmt.Sprintf("there is no disk %d; %s", n, has)
+	}
+	return &csiproxy.Error{Detail: has, Err: err}
+}
+
+// enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".
+func enumerate(numbers []csiproxy.DiskNumber) string {
+	var b strings.Builder
+	switch len(numbers) {
+	case 0:
+		return "no disks"
+	case 1:
+		b.WriteString("disk ")
+	default:
+		b.WriteString("disks ")
+	}
+	for i, n := range numbers {
+		switch {
+		case i > 0 && i == len(numbers)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(n.String())
+	}
+	return b.String()
+}
+
+// take locks the disk that has the number n now: see [usage.Locker.LockDisk].
+func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber) (*usage.LockedDisk, error) {
+	lockedDisk, err := d.options.Locks.LockDisk(ctx, n)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
+	return lockedDisk, err
+}
+
+// GetDiskStats implements [published.DiskOperations].
+func (d *Disks) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats published.DiskStats, err error) {
+	defer d.options.Runner.Done("GetDiskStats", diskObject(n), time.Now(), &err)
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return stats, err
+	}
+	defer h.Close()
+	geometry, err := h.Geometry(ctx)
+	stats.SizeBytes = geometry.DiskSize
+	return stats, err
+}
+
+// GetDiskState implements [published.DiskOperations].
+func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
+	defer d.options.Runner.Done("GetDiskState", diskObject(n), time.Now(), &err)
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	state, err := h.State(ctx)
+	return err == nil && !state.Offline, err
+}
+
+// IsOnline reports whether a disk of the node is online. For a driver it may be another driver's.
+func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
+	h, err := opendisk.Open(ctx, d.shared.sys, n, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	state, err := h.State(ctx)
+	return err == nil && !state.Offline, err
+}
+
+// SetDiskState implements [published.DiskOperations].
+func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) (err error) {
+	defer d.options.Runner.Done("SetDiskState", diskObject(n), time.Now(), &err)
+	h, err := d.take(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	state, err := h.State(ctx)
+	if err != nil {
+		return err
+	}
+	if !online {
+		return d.setOffline(ctx, h, state)
+	}
+	if state.Offline {
+		if _, err := d.checkOffline(ctx, h); err != nil {
+			return err
+		}
+	}
+	wanted, err := d.onlineState(ctx, h, state)
+	if err != nil {
+		return err
+	}
+	return d.WhileOnline(ctx, h, state, wanted, nil, func(layout *win.DriveLayout) error {
+		volumes, err := d.AwaitVolumes(ctx, h, layout, wanted)
+		for _, name := range volumes {
+			// The disk is online, whatever is the matter with a volume: the calls that need the volume say so.
+			_, _ = d.BringVolumeOnline(ctx, n, name)
+		}
+		return err
+	})
+}
+
+// setOffline takes a disk offline unless a volume of it is mounted in the allowed
+// directories: a pod may be using it.
+func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.DiskState) error {
+	if state.Offline {
+		return nil
+	}
+	volumes, paths, err := d.Mounted(ctx, h)
+	if err != nil { // one error proves nothing
+		volumes, paths, err = d.Mounted(ctx, h)
+	}
+	if err != nil {
+		// A broken disk that nobody uses must go offline, too.
+		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
+			"err", err)
+		paths, err = d.options.Users.MountsOf(ctx, h.Number)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "whether a volume of it is mounted can't be found out; try again later"}
+		}
+	}
+	if len(paths) > 0 {
+		return refuse("a volume of it is mounted at " + quote.List(paths) + "; unmount it first")
+	}
+	return d.TakeOffline(ctx, h, volumes, state, win.DiskState{Offline: true, ReadOnly: state.ReadOnly})
+}
+
+// onlineState returns the state that a disk has once it can be used: online and, unless it is staged read-only, writable.
+func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (win.DiskState, error) {
+	if state.Offline || !state.ReadOnly {
+		return win.DiskState{}, nil
+	}
+	staged, err := d.StagedReadOnly(ctx, h)
+	return win.DiskState{ReadOnly: len(staged) > 0}, err
+}
+
+// StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
+// are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
+// that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
+func (d *Disks) StagedReadOnly(ctx context.Context, h *usage.LockedDisk) (paths []string, _ error) {
+	_, paths, err := d.Mounted(ctx, h)
+	if err != nil || len(paths) > 0 {
+		return paths, err
+	}
+	state, err := h.State(ctx)
+	if err == nil && state.Offline { // an offline disk has no volumes that could be queried
+		err = opendisk.ErrChanged("it went offline")
+	}
+	return nil, err
+}
+
+// Mounted returns the volumes of an online disk, and in which of the allowed directories they are mounted. Mount points elsewhere
+// may be planted, so they refuse no call.
+func (d *Disks) Mounted(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
+	if volumes, err = d.Volumes(ctx, h); err != nil {
+		return nil, nil, err
+	}
+	if paths, err = d.DirectoriesOf(ctx, volumes); err != nil {
+		return nil, nil, err
+	}
+	return volumes, d.options.Users.Allowed(paths), nil
+}
+
+// Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
+// there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
+func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, _ error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := opendisk.DataPartitions(layout)
+	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
+		return nil, err
+	}
+	if len(volumes) < len(wanted) {
+		awaited, err := d.options.Users.MountsMissingVolume(ctx)
+		if err == nil && awaited {
+			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return volumes, nil
+}
+
+// DirectoriesOf returns the directories that volumes are mounted at.
+func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
+	for _, name := range volumes {
+		mountPath, err := d.options.Users.MountedAt(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, usage.Directories(mountPath)...)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// Timeouts for states that pass by themselves. Windows Server needs up to some
+// seconds to have a fresh disk's partitions and volumes ready.
+const (
+	freshDiskTimeout = 10 * time.Second
+	volumeTimeout    = 30 * time.Second
+)

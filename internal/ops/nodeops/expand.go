@@ -1,0 +1,91 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// ExpandVolume implements [csiproxy.StorageOperations].
+func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
+	expanded csiproxy.ExpandedVolume, err error) {
+	defer s.options.Runner.Done("ExpandVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	if r.DiskSizeBytes < 0 {
+		return expanded, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
+	}
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.StagingPath)
+	if err != nil {
+		return expanded, err
+	}
+	var rescan time.Time
+	interval := firstRescan
+	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
+	grown, err := operation.Poll(ctx, operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond},
+		func() (bool, error) {
+			if err = s.growOnce(ctx, id, &expanded); err != nil {
+				return false, err
+			}
+			// Growing has had Windows read the disk's size again.
+			expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id)
+			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; err != nil || isLarge || timeout < 0 {
+				return isLarge, err
+			}
+			if now := time.Now(); !now.Before(rescan) {
+				rescan, interval = now.Add(interval), 2*interval
+				err = s.Disks.RescanAdapters(ctx)
+			}
+			return false, err
+		})
+	if ctx.Err() != nil {
+		return expanded, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
+			expanded.DiskSizeBytes, ctx.Err())
+	}
+	if err == nil && !grown {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
+			expanded.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
+	}
+	return expanded, err
+}
+
+// growOnce grows a volume as far as its disk allows now, and notes the result in expanded.
+func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *csiproxy.ExpandedVolume) error {
+	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedDisk.Release()
+	return s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
+}
+
+// grow grows a volume as far as its disk allows, sets size to the volume's, and grown if that is larger than size was. If
+// size is 0, it is asked before. An attempt that fails leaves it, so that the next one also counts what that one has grown.
+func (s *Staging) grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+	size *int64, grown *bool) error {
+	if *size == 0 {
+		before, err := s.Volumes.GetVolumeStats(ctx, id)
+		if err != nil {
+			return err
+		}
+		*size = before.SizeBytes
+	}
+	obstacle, err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0)
+	if err != nil {
+		return err
+	}
+	stats, err := s.Volumes.GetVolumeStats(ctx, id)
+	if err != nil {
+		return err
+	}
+	*size, *grown = stats.SizeBytes, *grown || stats.SizeBytes > *size
+	return obstacle
+}

@@ -1,0 +1,9 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+// SetLimits sets how many entries one call removes, how many it keeps in memory, and how deep it goes.
+func (f *Filesystem) SetLimits(removals, listed, depth int) {
+	f.limits = limits{removals, listed, depth}
+}

@@ -1,0 +1,201 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// firstRescan is the time from the first rescan to the second. The first one is made as soon as
+// a disk is missing. The interval doubles with each further one.
+const firstRescan = time.Second
+
+// take finds the disk that a selector means, waiting for it as find does, and locks it.
+func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (
+	lockedDisk *usage.LockedDisk, _ error) {
+	n, err := s.find(ctx, wanted, timeout)
+	if err != nil {
+		return nil, err
+	}
+	one, err := s.Locks.LockDisk(ctx, n)
+	if err != nil {
+		return nil, onDisk(n, err)
+	}
+	defer func() { // also after a panic
+		if lockedDisk == nil {
+			one.Release()
+		}
+	}()
+	_, meant, err := s.isMeant(ctx, wanted, one.Disk)
+	if err == nil && !meant {
+		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", n), one.Hardware)
+	}
+	if err != nil {
+		return nil, onDisk(n, err)
+	}
+	return one, nil
+}
+
+// find returns the number of the disk that a selector means. As long as there is none, it waits,
+// at most for timeout, and has Windows rescan for new disks.
+func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (csiproxy.DiskNumber, error) {
+	var all, matching []csiproxy.Disk
+	var rescan time.Time
+	interval := firstRescan
+	ask := func() (bool, error) {
+		hardware, err := s.Disks.Hardware(ctx, wanted)
+		if err == nil && wanted.ISCSI != nil {
+			err = s.addTargets(ctx, hardware, s.Initiator.LUNs)
+		}
+		if err != nil {
+			return false, err
+		}
+		all = hardware
+		matching = slices.DeleteFunc(slices.Clone(all), func(disk csiproxy.Disk) bool { return !wanted.Matches(disk) })
+		return len(matching) > 0, nil
+	}
+	found, err := ask()
+	if err == nil && !found && timeout <= 0 {
+		found, err = ask() // the disk may have failed to answer just once
+	}
+	if err == nil && !found && timeout > 0 {
+		arrived, stop, noticeErr := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
+		if noticeErr == nil {
+			defer stop()
+		} // without notices, arrived is nil, and polling alone finds the disk
+		found, err = operation.Poll(ctx, operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived},
+			func() (bool, error) {
+				if now := time.Now(); !now.Before(rescan) {
+					scan := s.Disks.Rescan
+					if rescan.IsZero() { // only later rescans may take in the whole device tree
+						scan = s.Disks.RescanAdapters
+					}
+					rescan, interval = now.Add(interval), 2*interval
+					if err := scan(ctx); err != nil {
+						return false, err
+					}
+				}
+				return ask()
+			})
+	}
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(wanted, all), ctx.Err())
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !found {
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
+			listed(s.Disks.OwnerText()+" has", all), s.silentDisk(wanted, all))
+	}
+	if len(matching) > 1 {
+		return s.only(ctx, wanted, matching)
+	}
+	return matching[0].Number, nil
+}
+
+// only returns the number of the one disk among several matching ones that Windows doesn't run from.
+func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
+	windows, err := s.Users.SystemDisks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	others := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return windows[disk.Number] != "" })
+	switch len(others) {
+	case 0:
+		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
+			listed("", matching))
+	case 1:
+		return others[0].Number, nil
+	}
+	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted,
+		listed("", others))
+}
+
+// silentDisk says, for an error, which disk doesn't answer what the selector asks for, and why: it may be
+// the wanted one. It is "" if all disks answer.
+func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) string {
+	for _, disk := range all {
+		if disk.Error != "" {
+			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", disk.Number, disk.Error)
+		}
+	}
+	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
+	for _, disk := range all {
+		if byNamespace && disk.Bus == csiproxy.BusNVMe && disk.Location.NVMeNamespace == 0 {
+			return fmt.Sprintf("; it may be disk %d, an NVMe disk whose namespace isn't known, since its driver gives no "+
+				"SCSI address, as the native NVMe driver of Windows Server 2025 may; name the disk by its serial number, "+
+				"or go back to Windows' usual driver", disk.Number)
+		}
+	}
+	if path, reason := s.Disks.Unnumbered(); path != "" {
+		return fmt.Sprintf("; it may be %s, which can't be asked: %s", path, reason)
+	}
+	return ""
+}
+
+// maxListed bounds how many disks an error names.
+const maxListed = 10
+
+// listed names disks in an error.
+func listed(what string, disks []csiproxy.Disk) string {
+	if len(disks) == 0 {
+		return what + " no disks"
+	}
+	var names []string
+	for _, disk := range disks[:min(len(disks), maxListed)] {
+		names = append(names, disk.String())
+	}
+	if more := len(disks) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
+}
+
+// isMeant asks an open disk for its hardware, as far as the selector needs that, and reports whether
+// the selector means the disk. A match in a list isn't enough: meanwhile another disk may have got
+// the number of the one in the list.
+func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
+	h *opendisk.Disk) (described csiproxy.Disk, meant bool, _ error) {
+	described, err := s.Disks.HardwareOf(ctx, h, wanted)
+	if err == nil && wanted.ISCSI != nil {
+		one := []csiproxy.Disk{described}
+		err = s.addTargets(ctx, one, s.Initiator.LUNs)
+		described = one[0]
+	}
+	return described, err == nil && wanted.Matches(described), err
+}
+
+// isAnother reports whether a disk is known not to be the one that a selector means. If a sick
+// disk doesn't answer what the selector compares, that isn't known.
+func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
+	answered := (wanted.SerialNumber == "" || disk.SerialNumber != "") &&
+		(wanted.Identifier == "" || len(disk.Identifiers) > 0) &&
+		(wanted.Adapter == nil || disk.Location.SCSI != nil) &&
+		(wanted.LUN == nil && wanted.AzureLUN == nil && wanted.NVMeNamespace == 0 ||
+			disk.Location.SCSI != nil || disk.Location.NVMeNamespace != 0) &&
+		(wanted.AzureLUN == nil || disk.Vendor != "" || disk.Product != "") &&
+		(wanted.Vendor == "" || disk.Vendor != "") && (wanted.Product == "" || disk.Product != "") &&
+		(wanted.ISCSI == nil || disk.Bus != "" && (disk.Bus != csiproxy.BusISCSI || disk.ISCSI != nil))
+	return answered && !wanted.Matches(disk)
+}
+
+// isAbsent reports whether err says that the disk that was asked for isn't there for the caller: all disks were listed, and
+// none matches. An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
+func isAbsent(err error) bool {
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && errors.Is(err, csiproxy.ErrNotFound)
+}

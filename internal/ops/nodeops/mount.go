@@ -1,0 +1,415 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Parse checks the text of a path. In this group, as in the published daemon, a slash counts as a
+// backslash: drivers append /target to the path that kubelet gives them.
+func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
+	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
+}
+
+// ParseToMount is Parse for a path at which a volume is to be mounted.
+func (v *Volumes) ParseToMount(path string) (pathpolicy.Path, error) {
+	parsed, err := v.Parse(path)
+	if err == nil {
+		err = v.paths.CheckMountPath(parsed)
+	}
+	return parsed, err
+}
+
+// MountVolume implements [published.VolumeOperations].
+func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
+	defer v.options.Runner.Done("MountVolume", volumeObject(id), time.Now(), &err)
+	path, err := v.ParseToMount(targetPath)
+	if err != nil {
+		return errorAt(targetPath, err)
+	}
+	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id) // an error if there is no such volume
+	if err != nil {
+		return err
+	}
+	defer lockedDisk.Release()
+	lockedVolume, err := lockedDisk.LockVolume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedVolume.Release()
+	return errorAt(targetPath, v.Mount(ctx, lockedDisk, lockedVolume, path, nil))
+}
+
+// Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the disk
+// locked, so that it doesn't go offline meanwhile. A disk that Windows runs from can't be locked, and the
+// volume lies on this disk only. So Mount doesn't check that again.
+//
+// If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
+// driver formats no volume that has a file system.
+func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
+	writers []string) error {
+	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return refuse(reason)
+	}
+	if err := v.allowWriters(ctx, lockedVolume, writers, false); err != nil {
+		return err
+	}
+	return v.paths.HoldOrMake(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		if err := e.CheckReplaceable(); err != nil {
+			return err
+		}
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		if errors.Is(err, winerr.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
+			return refuse(notADirectory)
+		}
+		if err != nil {
+			return err
+		}
+		mounted, err := mountedAt(ctx, directory)
+		if err != nil {
+			return err
+		}
+		if mounted == "" {
+			mountErr := v.mount(ctx, directory, lockedVolume.ID)
+			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
+				return v.explain(ctx, directory, mountErr)
+			}
+			// The query on the directory's handle says what is mounted now: this volume, one that another
+			// call has mounted meanwhile, or none because the directory has entries.
+			if mounted, err = mountedAt(ctx, directory); err != nil {
+				return err
+			}
+			if mounted == "" && mountErr != nil {
+				return notEmpty(ctx, directory)
+			}
+			if mountErr == nil && mounted.Equal(lockedVolume.ID) {
+				v.options.Logger.Info("volume mounted", "volume", lockedVolume.ID, "path", directory.Path())
+			}
+		}
+		if !mounted.Equal(lockedVolume.ID) {
+			return v.refuseOther(mounted)
+		}
+		return nil
+	})
+}
+
+// mount has Windows mount a volume at a directory, and repeats that while Windows refuses it and nothing is mounted there.
+func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
+	var final error
+	err := operation.UntilReady(ctx, func() error { return nil }, func() error {
+		err := directory.Mount(ctx, string(id))
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, winerr.ErrorDirNotEmpty) || !pathpolicy.MountMayBeRepeated(err) {
+			final = err
+			return nil
+		}
+		if mounted, queryErr := mountedAt(ctx, directory); queryErr == nil && mounted != "" {
+			return nil // the caller looks what that is
+		}
+		return err
+	})
+	return cmp.Or(final, err)
+}
+
+// notEmpty is the error of a directory that isn't empty.
+func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
+	entries, err := directory.ReadDir(ctx, true)
+	if err != nil {
+		return &csiproxy.Error{
+			Kind: csiproxy.ErrFailedPrecondition, Err: err,
+			Detail: "the directory is not empty, and can't be listed",
+		}
+	}
+	return hasEntries(directory, entries)
+}
+
+// checkEmpty returns an error if a directory isn't empty.
+func checkEmpty(ctx context.Context, directory *pathpolicy.File) error {
+	entries, err := directory.ReadDir(ctx, true)
+	if errors.Is(err, winerr.ErrorNoMoreFiles) {
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = hasEntries(directory, entries)
+	}
+	return err
+}
+
+// hasEntries is the error of a directory with entries. It names some of them, and since when they have been there.
+func hasEntries(directory *pathpolicy.File, entries []win.DirEntry) error {
+	var names []string
+	for _, e := range entries {
+		name := e.Name
+		if e.Created != 0 {
+			name += " (since " + e.Created.Time().Format(time.RFC3339) + ")"
+		}
+		names = append(names, name)
+	}
+	return refuse("the directory is not empty: it has " + quote.List(names) +
+		"; somebody wrote there while nothing was mounted; on the node, Move-Item -LiteralPath '" +
+		strings.ReplaceAll(directory.Path(), "'", "''") +
+		"' -Destination DIRECTORY moves all of it to another directory on the same drive")
+}
+
+// explain says why a volume couldn't be mounted if the directory isn't on NTFS: Windows has mount
+// points on NTFS only.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-setvolumemountpointw
+func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mountErr error) error {
+	host, err := directory.Volume(ctx)
+	if err != nil {
+		return mountErr
+	}
+	info, err := v.sys.VolumeInformation(ctx, host)
+	if err != nil || strings.EqualFold(info.FileSystem, "NTFS") {
+		return mountErr
+	}
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition,
+		Detail: fmt.Sprintf("the directory is on %s, where Windows mounts no volumes; the kubelet directory must be on NTFS",
+			info.FileSystem),
+		Err: mountErr,
+	}
+}
+
+// mountedAt returns the volume that is mounted at an open directory; "" if none is. A
+// link there is refused.
+func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.VolumeID, error) {
+	link, err := directory.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return "", nil
+	}
+	if err == nil && !link.IsMountPoint() {
+		return "", refuse(isLink)
+	}
+	return csiproxy.VolumeID(link.Volume), err
+}
+
+// refuseOther is the error of a path at which another volume is mounted.
+func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
+	const reason = "another volume is mounted there"
+	if v.paths.IsOfDriver() {
+		return refuse(reason)
+	}
+	return refuse(fmt.Sprintf("%s: %s", reason, mounted))
+}
+
+// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, _ error) {
+	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) (err error) {
+		id, err = mountedAt(ctx, f)
+		return err
+	})
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return "", refuse(notADirectory)
+	}
+	if pathpolicy.Missing(err) {
+		return "", nil
+	}
+	return id, err
+}
+
+// CheckMountable returns an error if what is at a path keeps every volume from being mounted there. It asks only
+// what one open tells: where nothing is, it doesn't search the way for files. mounted is the volume that is mounted
+// there, "" if none is. Mount checks all of that again.
+func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
+	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
+		link, err := f.Link(ctx)
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+			return checkEmpty(ctx, f)
+		}
+		if err == nil && !link.IsMountPoint() {
+			return refuse(isLink)
+		}
+		mounted = csiproxy.VolumeID(link.Volume)
+		return err
+	})
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return "", refuse(notADirectory)
+	}
+	if pathpolicy.Missing(err) {
+		return "", nil
+	}
+	return mounted, err
+}
+
+// errorAt names the path that err came up at.
+func errorAt(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Object: "at " + quote.Text(path), Err: err}
+}
+
+// UnmountVolume implements [published.VolumeOperations].
+func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
+	defer v.options.Runner.Done("UnmountVolume", volumeObject(id), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return errorAt(targetPath, err)
+	}
+	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedVolume.Release()
+	return errorAt(targetPath, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushUnlessMissing(ctx, id) }))
+}
+
+// flushUnlessMissing flushes a volume. If the volume's disk has left the node or is offline, it succeeds
+// without: the volume's pods must be able to end.
+func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) error {
+	err := v.flush(ctx, id)
+	if !winerr.IsGone(err) {
+		return err
+	}
+	missing, missingErr := v.options.Users.IsMissing(ctx, id)
+	if missingErr != nil {
+		return missingErr
+	}
+	if !missing {
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "the volume can't be written out now; try again"}
+	}
+	v.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", err)
+	return nil
+}
+
+// Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
+// error ends the call.
+func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path, flush func() error) error {
+	return v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
+		if err := flush(); err != nil {
+			return err
+		}
+		return directory.Unmount(ctx)
+	})
+}
+
+// whereMounted calls unmount with the directory at a path if the volume is mounted there. If another
+// volume is mounted there, it returns an error. If none is, it succeeds.
+func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path pathpolicy.Path,
+	unmount func(directory *pathpolicy.File) error) error {
+	err := v.paths.Hold(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if errors.Is(err, winerr.ErrorDirectory) {
+			return refuse(notADirectory)
+		}
+		if err != nil {
+			return err
+		}
+		mounted, err := mountedAt(ctx, directory)
+		if err != nil || mounted == "" {
+			return err
+		}
+		if !mounted.Equal(id) {
+			return v.refuseOther(mounted)
+		}
+		if err := unmount(directory); err != nil {
+			return err
+		}
+		v.options.Logger.Info("volume unmounted", "volume", id, "path", directory.Path())
+		return nil
+	})
+	if pathpolicy.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+// GetVolumeIDFromTargetPath implements [published.VolumeOperations].
+func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
+	defer v.options.Runner.Done("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return "", err
+	}
+	switch found, err := v.paths.AskByName(ctx, v.sys, path); {
+	case found == pathpolicy.NothingByName:
+		return "", notFound(noPath)
+	case found == pathpolicy.PlainByName:
+		return "", notFound(noMountPoint)
+	case err != nil:
+		return "", err
+	}
+	to, err := v.paths.Resolve(ctx, v.sys, path)
+	if err != nil {
+		return "", err
+	}
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		return csiproxy.VolumeID(to.Volume), nil
+	case pathpolicy.Nothing:
+		return "", notFound(noPath)
+	}
+	return "", notFound(noMountPoint)
+}
+
+// Why GetVolumeIDFromTargetPath finds no volume. Drivers look for the words "because it does not exist".
+const (
+	noPath       = "the path can't be found because it does not exist"
+	noMountPoint = "no volume is mounted there: the mount point can't be found because it does not exist"
+)
+
+// Why nothing is mounted at a path.
+const (
+	notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
+	isLink        = "there is a link at the path, and a volume is mounted at a directory only"
+)
+
+func notFound(reason string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: reason}
+}
+
+// GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations].
+func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
+	defer v.options.Runner.Done("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return "", err
+	}
+	to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
+	if err != nil {
+		return "", err
+	}
+	switch to.Kind {
+	case pathpolicy.SharedDirectory:
+		return "", refuse("it leads to a share, which is on no volume of this node")
+	case pathpolicy.Nothing:
+		exists, err := v.paths.Exists(ctx, v.sys, path)
+		if err != nil {
+			return "", err
+		}
+		if !exists || on == "" {
+			return "", notFound(noPath)
+		}
+	}
+	if on == "" {
+		return "", notFound("the path is on no volume")
+	}
+	return csiproxy.VolumeID(on), nil
+}

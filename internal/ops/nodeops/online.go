@@ -1,0 +1,278 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// WhileOnline brings a disk online in the wanted state, has judge look at it, and calls use with the disk's partition table.
+// Windows need not show what is on a disk that is offline, so judge can't look before. judge may be nil. The disk stays online,
+// unless judge or use refuses it, or the caller gives up before use: then it is put back (see [Disks.PutBack]).
+//
+// When Windows handles the arrival of a disk, it may take the disk offline again; no public source says whether it does, or
+// when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. A copy of an online
+// disk is refused when it stays offline: see [Disks.refuseCollision].
+func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
+	judge, use func(layout *win.DriveLayout) error) (err error) {
+	isUsed := false
+	defer func() {
+		gaveUp := err != nil && ctx.Err() != nil && !isUsed
+		if gaveUp || IsRefusal(err) {
+			d.PutBack(ctx, h, before)
+		}
+	}()
+	var ids []string // in the table as Windows last showed it
+	attempt := func() error {
+		layout, err := h.Layout(ctx)
+		if shown := tableIDs(layout); len(shown) > 0 {
+			ids = shown
+		}
+		if err == nil && judge != nil {
+			err = judge(layout)
+		}
+		if err != nil {
+			return err
+		}
+		isUsed = true
+		return use(layout)
+	}
+	timesOffline := 0
+	polling := operation.Polling{Timeout: onlineTimeout, First: onlineInterval, Longest: onlineLongestInterval}
+	ended, pollErr := operation.Poll(ctx, polling, func() (ended bool, _ error) {
+		if err = d.bringOnline(ctx, h, wanted); err != nil {
+			return true, nil
+		}
+		err = attempt()
+		if err == nil || IsRefusal(err) || !wentOffline(ctx, h, wanted) {
+			return true, nil
+		}
+		if timesOffline++; timesOffline >= onlineAgain(wanted) {
+			if collision := d.refuseCollision(ctx, h, ids); collision != nil {
+				err = collision
+				return true, nil
+			}
+		}
+		d.options.Logger.Info("disk went offline again", "disk", h.Number, "err", err)
+		return false, nil
+	})
+	if pollErr != nil {
+		return fmt.Errorf("%w: %w", pollErr, err)
+	}
+	if !ended {
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "it went offline again and again; try again later", Err: err}
+	}
+	return err
+}
+
+// wentOffline reports whether a disk that was brought online is offline, or read-only, now.
+func wentOffline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
+	state, err := h.State(ctx)
+	return err == nil && mustChange(state, wanted)
+}
+
+// onlineAgain is how often a copy of an online disk is brought online before it is refused: Windows may give a copy new ids only
+// when it goes online once more, and only if it is writable.
+func onlineAgain(wanted win.DiskState) int {
+	if wanted.ReadOnly {
+		return 1
+	}
+	return 2
+}
+
+// How often WhileOnline brings a disk online.
+const (
+	onlineTimeout         = 30 * time.Second
+	onlineInterval        = 50 * time.Millisecond
+	onlineLongestInterval = time.Second
+)
+
+// errWentOffline is the error of a wait that WhileOnline is to begin anew.
+var errWentOffline = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
+
+// IsRefusal reports whether err refuses a disk for good: until somebody changes the disk or the request. Windows' own errors
+// may pass, and don't count.
+func IsRefusal(err error) bool {
+	switch csiproxy.KindOf(err) {
+	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:
+		return !errors.As(err, new(winerr.Errno))
+	}
+	return false
+}
+
+// mustChange reports whether the state of a disk must change before the disk can be used in the wanted state. That a disk becomes
+// read-only isn't up to WhileOnline: for that, StageVolume takes it offline before.
+func mustChange(state, wanted win.DiskState) bool {
+	return state.Offline || state.ReadOnly && !wanted.ReadOnly
+}
+
+// bringOnline brings a disk online and, unless it is wanted read-only, makes it writable. It repeats a change that Windows
+// refuses, or accepts without effect, as for a disk that has just arrived.
+//
+// Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
+// https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
+func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) error {
+	before, err := h.State(ctx)
+	if err != nil || !mustChange(before, wanted) {
+		return err
+	}
+	state, accepted := before, 0
+	err = operation.UntilReady(ctx, func() error {
+		if accepted == onlineAgain(wanted) {
+			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
+			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
+				return err
+			}
+		}
+		return h.Verify(ctx)
+	}, func() error {
+		if err := d.setOnline(ctx, h, state, wanted); err != nil {
+			return err
+		}
+		accepted++
+		state, err = h.State(ctx)
+		if err != nil || !mustChange(state, wanted) {
+			return err
+		}
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; "+
+			"try again; if it stays so, check whether it is a copy of a disk that is online")
+	})
+	if err != nil {
+		return err
+	}
+	d.options.Logger.Info("disk brought online", "disk", h.Number, "wasOffline", before.Offline, "wasReadOnly", before.ReadOnly)
+	return nil
+}
+
+// setOnline changes the state of a disk, which has been verified.
+func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wanted win.DiskState) error {
+	if state.ReadOnly && !wanted.ReadOnly {
+		// Windows mounts the file systems as soon as the disk is online, and mounts them read-only if the disk is. They
+		// stay so. So the disk becomes writable while it is offline.
+		offline := win.DiskState{Offline: true}
+		if err := h.SetState(ctx, state, offline); err != nil {
+			return err
+		}
+		if err := h.Verify(ctx); err != nil {
+			return err
+		}
+		state = offline
+	}
+	online := win.DiskState{ReadOnly: state.ReadOnly}
+	if err := h.SetState(ctx, state, online); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// PutBack gives a disk that was refused the state back that it had before it was brought online. A
+// failure is only logged: the caller needs to know why the disk was refused. A disk that was online and writable
+// keeps its new state, which is read-only: the next call that needs it writable makes it so.
+//
+// The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
+// one may be an administrator's, which Windows remembers, and a volume whose letter was taken away gets
+// none when it comes again.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
+func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) {
+	if err := d.putBack(context.WithoutCancel(ctx), h, before); err != nil {
+		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
+	}
+}
+
+func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) error {
+	state, err := h.State(ctx)
+	if err != nil || before == (win.DiskState{}) || state == before {
+		return err
+	}
+	var volumes opendisk.Volumes
+	if before.Offline && !state.Offline {
+		layout, err := h.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
+		if err != nil {
+			return err
+		}
+		paths, err := d.DirectoriesOf(ctx, volumes)
+		if err != nil {
+			return err
+		}
+		if len(paths) > 0 { // somebody has begun to use it
+			return refuse("a volume of it is mounted at " + quote.List(paths))
+		}
+	}
+	if err := d.flushAndSet(ctx, h, volumes, state, before); err != nil {
+		return err
+	}
+	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number, "offline", before.Offline,
+		"readOnly", before.ReadOnly)
+	return nil
+}
+
+// TakeOffline flushes the volumes of a disk and changes its state to an offline one. If a flush fails, it goes on: a
+// broken disk must go offline, too.
+//
+// A disk that was staged read-only becomes writable: Windows keeps the attribute for the disk's place, and the next disk
+// there would inherit it. One call to Windows does both. With two, the disk could leave or the process
+// die in between, and a repeated UnstageVolume may not know the disk any more.
+func (d *Disks) TakeOffline(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes,
+	from, to win.DiskState) error {
+	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {
+		return err
+	}
+	if !from.Offline {
+		d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	}
+	if from.ReadOnly && !to.ReadOnly {
+		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
+	}
+	return nil
+}
+
+// flushAndSet flushes volumes of a disk, and changes the disk's state.
+func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes, from, to win.DiskState) error {
+	for _, name := range volumes {
+		err := d.flush(ctx, name)
+		if err != nil && !opendisk.HasNothingToFlush(err) {
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
+				"volume", name, "err", err)
+		}
+	}
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	err := h.SetState(ctx, from, to)
+	if err == nil || from.Offline == to.Offline || from.ReadOnly == to.ReadOnly {
+		return err
+	}
+	// No public code changes both in one call, so Windows may refuse that forever.
+	step := win.DiskState{Offline: to.Offline, ReadOnly: from.ReadOnly}
+	if stepErr := h.SetState(ctx, from, step); stepErr != nil {
+		return err
+	}
+	return h.SetState(ctx, step, to)
+}
+
+// flush flushes a volume.
+func (d *Disks) flush(ctx context.Context, name string) error {
+	h, err := win.OpenDevice(ctx, d.sys, win.VolumePath(name), win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.Flush(ctx)
+}

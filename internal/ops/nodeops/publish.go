@@ -1,0 +1,94 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// PublishVolume implements [csiproxy.StorageOperations].
+func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) (err error) {
+	defer s.options.Runner.Done("PublishVolume", pathText("target_path", targetPath), time.Now(), &err)
+	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
+	if err != nil {
+		return err
+	}
+	source, err := s.Paths.Parse(stagingPath, pathpolicy.MaxPath)
+	if err != nil {
+		return atStaging(stagingPath, err)
+	}
+	to, release, err := s.Locks.LockMountedAt(ctx, source)
+	if err != nil {
+		return atStaging(stagingPath, err)
+	}
+	defer release()
+	if err := s.checkStaged(ctx, to); err != nil {
+		return atStaging(stagingPath, err)
+	}
+	if source.Equal(target) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
+	}
+	return s.Files.MakeLink(ctx, target, source, s.Paths.ReachOrMake, func(e pathpolicy.Entry) (bool, error) {
+		return s.publish(ctx, e, source)
+	})
+}
+
+func atStaging(path string, err error) error {
+	return &csiproxy.Error{Object: "staging path " + pathText("staging_path", path), Err: err}
+}
+
+// checkStaged returns an error unless to, where a path leads, is a staged volume or share.
+func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error {
+	if to.ByLink {
+		return refuse("it is a link to another path, not a staging path")
+	}
+	if to.Kind == pathpolicy.MountedVolume {
+		return nil
+	}
+	if to.Kind == pathpolicy.SharedDirectory {
+		mapped, err := s.Mappings.IsMapped(ctx, to.Target)
+		if err == nil && !mapped {
+			err = refuse("the share " + quote.Text(to.Target) + " is not mapped; it must be staged again")
+		}
+		return err
+	}
+	return refuse("neither a volume nor a share is staged there")
+}
+
+// publish makes an entry a link to source. An empty directory there is replaced: either a call
+// that died half-way has left it, or it was made for the pod.
+func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpolicy.Path) (made bool, _ error) {
+	if err := e.CheckSearched(); err != nil {
+		return false, err
+	}
+	made, err := e.MakeSymlink(ctx, source.String(), false, IsLinkTo(source))
+	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists {
+		return made, err
+	}
+	removed, removeErr := s.Files.RemoveEmpty(ctx, e)
+	if removed || pathpolicy.Missing(removeErr) {
+		return e.MakeSymlink(ctx, source.String(), false, IsLinkTo(source))
+	}
+	if removeErr != nil && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {
+		return false, removeErr
+	}
+	return false, err
+}
+
+// UnpublishVolume implements [csiproxy.StorageOperations].
+func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) (err error) {
+	defer s.options.Runner.Done("UnpublishVolume", pathText("target_path", targetPath), time.Now(), &err)
+	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
+	if err != nil {
+		return err
+	}
+	return s.Files.Unlink(ctx, target)
+}

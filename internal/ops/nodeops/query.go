@@ -1,0 +1,481 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
+	"github.com/csi-proxy/csi-proxy/published"
+)
+
+// devices are the devices of a class.
+type devices struct {
+	sys       DiskSystem
+	class     winid.GUID
+	timeout   time.Duration // of a query after which a device that hasn't answered counts as skipped
+	log       *slog.Logger
+	onSkipped func(count int)
+
+	unawaited sync.Map // the interface paths that are being asked by askAnothers
+
+	mu    sync.Mutex
+	known map[string]known // by interface path, of the devices of the last query
+}
+
+// known is what is known of a device from earlier queries.
+type known struct {
+	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
+	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
+	number *csiproxy.DiskNumber
+	// driver is whose disk it is, "" if no driver's, and isOwnerKnown whether the disk has told. Only a disk that may
+	// be a driver's keeps that driver waiting: see askEach.
+	driver       string
+	isOwnerKnown bool
+	// isOwnerSlow is whether the disk took long, and didn't tell. Then no driver waits for it any more.
+	isOwnerSlow bool
+	reason      string // why the last query left it out; "" if it didn't
+	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
+	// scratchTimeout later.
+	scratch time.Time
+	// slow is when an adapter was last found to be slow: see ReenumerateAdapters.
+	slow time.Time
+}
+
+// scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
+// an administrator's VHDX may come to its interface path before the next list. That is found then.
+// Notices of arrivals don't say which disk has come, and each container that starts gives one: after
+// each, all scratch disks would have to be opened again.
+const scratchTimeout = 10 * time.Minute
+
+// newDevices returns the devices of a class. Whenever the number of devices that queries leave out
+// changes, it is passed to onSkipped, which may be nil.
+func newDevices(sys DiskSystem, class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
+	if onSkipped == nil {
+		onSkipped = func(int) {}
+	}
+	return &devices{sys: sys, class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
+}
+
+// queries are what devices are asked. Each is asked in one function: see query.
+type queries struct {
+	// Of the disks.
+	numbers      query
+	states       query
+	ids          query
+	idsIfOnline  query
+	locations    query
+	hardware     query // the key are the details
+	descriptions query // the key is the text of the selector
+	refreshes    query
+	// Of the adapters.
+	reenumerations query
+}
+
+func (q *queries) init(disks, adapters *devices) {
+	q.numbers.init(disks, othersTimeout)
+	q.states.init(disks, othersTimeout)
+	q.ids.init(disks, disks.timeout)
+	q.idsIfOnline.init(disks, othersTimeout)
+	q.locations.init(disks, disks.timeout)
+	q.hardware.init(disks, disks.timeout)
+	q.descriptions.init(disks, disks.timeout)
+	q.refreshes.init(disks, disks.timeout)
+	q.reenumerations.init(adapters, adapters.timeout)
+}
+
+// query asks each device of a class the same at the same time, so that one which doesn't answer, or
+// answers with an error, hides no other. Callers of one driver who ask with the same key at the same time share the
+// results, so the key must say all that a caller may ask differently.
+type query struct {
+	devices *devices
+	timeout time.Duration
+	runs    operation.NextRun[queryKey, []found]
+}
+
+// queryKey is a key of a driver, or of the node if driver is "".
+type queryKey struct {
+	driver string
+	key    any
+}
+
+func (q *query) init(devices *devices, timeout time.Duration) {
+	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
+}
+
+// found is what a query has found at a path.
+type found struct {
+	path   string
+	err    error               // why the device is skipped
+	isDisk bool                // the device is a disk of its own: see openPath
+	number csiproxy.DiskNumber // if it is a disk
+	driver string              // whose disk it is; "" if no driver's
+
+	// What the query asks for is one of these.
+	state    win.DiskState
+	ids      published.DiskIDs
+	tableIDs []string
+	location location
+	disk     csiproxy.Disk
+}
+
+// askFunc asks the device at a path.
+type askFunc func(ctx context.Context, path string) (found, error)
+
+// othersTimeout is the timeout of a query of all disks for a call that is about one of them.
+const othersTimeout = 200 * time.Millisecond
+
+// The results of a device that hasn't answered.
+var (
+	errSlow     = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
+	errAnothers = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // nobody has waited
+)
+
+// all asks all devices by ask, for a driver or, if driver is "", for the node. It returns when each that matters to it
+// has answered, or when the timeout is over. It returns an error if Windows gives no list of devices, or if ctx ends.
+//
+// Callers share results, but only of a query that begins after all was called: the caller may have
+// changed a device right before.
+func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]found, error) {
+	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]found, error) {
+		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
+		if err != nil {
+			return nil, err
+		}
+		paths, scratch := q.devices.withoutScratch(paths)
+		results := q.askEach(ctx, driver, paths, ask)
+		q.report(results, scratch)
+		return results, ctx.Err()
+	})
+}
+
+// withoutScratch returns those of paths that aren't known as containers' scratch disks, and what is known
+// of the others.
+func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]known) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	scratch = make(map[string]known)
+	for _, path := range paths {
+		if t := d.known[path]; time.Since(t.scratch) < scratchTimeout {
+			scratch[path] = t
+		} else {
+			others = append(others, path)
+		}
+	}
+	return others, scratch
+}
+
+// askEach asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
+// the call. Until then package operation refuses the same call on that device.
+//
+// A driver waits for the disks that may be its own. Once they have answered, the disks of others get a fifth of the time
+// that took: see askAnothers.
+func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []found {
+	type ended struct {
+		i       int
+		outcome operation.Outcome[found]
+	}
+	outcomes := make(chan ended, len(paths))
+	results := make([]found, len(paths))
+	trackers := make([]*operation.Tracker, len(paths))
+	begun, awaited := time.Now(), make(map[int]bool)
+	for i, path := range paths {
+		results[i] = found{path: path, err: errAnothers}
+		if q.devices.last(path).mayBeOf(driver) {
+			results[i].err, awaited[i] = errSlow, true
+		}
+		askThis := ask
+		if !awaited[i] {
+			askThis = func(ctx context.Context, path string) (found, error) { return q.askAnothers(ctx, path, ask) }
+		}
+		whole := operation.TrackerOf(ctx)
+		ctx, tracker := operation.WithTracker(ctx)
+		trackers[i] = tracker
+		go func() {
+			defer whole.WaitFor(tracker)()
+			outcomes <- ended{i, operation.Catch(func() (found, error) { return askThis(ctx, path) })}
+		}()
+	}
+	timeout := time.NewTimer(q.timeout)
+	defer timeout.Stop()
+	isEnding := false
+	for range paths {
+		if len(awaited) == 0 && !isEnding {
+			timeout.Reset(time.Since(begun) / 5)
+			isEnding = true
+		}
+		select {
+		case e := <-outcomes:
+			answer, err := e.outcome.Get()
+			answer.path, answer.err = paths[e.i], refusal(err)
+			results[e.i] = answer
+			delete(awaited, e.i)
+		case <-timeout.C:
+			for i, tracker := range trackers {
+				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= q.devices.timeout {
+					results[i].err = c.Refusal() // the same error as of a call that package operation refuses
+				}
+			}
+			return results
+		case <-ctx.Done():
+			return results
+		}
+	}
+	return results
+}
+
+// askAnothers asks a disk that was another driver's, or no driver's, when it last told. Since then the driver's own disk may
+// have come to its path. So the disk is asked until it tells, also after the query has ended, and the next query knows. An
+// earlier query may still be at it.
+func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (found, error) {
+	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
+		return found{}, errAnothers
+	}
+	defer q.devices.unawaited.Delete(path)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
+	defer cancel()
+	return ask(ctx, path)
+}
+
+// refusal strips the name of the query from err if err says that an earlier call hangs. So a device
+// that hangs has the same error whatever it is asked.
+func refusal(err error) error {
+	var refused *csiproxy.Error
+	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(winerr.Errno)) {
+		return refused
+	}
+	return err
+}
+
+// report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
+// A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
+func (q *query) report(results []found, scratch map[string]known) {
+	devices := q.devices
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	before := devices.known
+	devices.known = scratch
+	for _, r := range results {
+		state := before[r.path]
+		switch wasSkipped := state.reason != ""; {
+		case r.err == errAnothers, r.err == errSlow && q.timeout < devices.timeout: // nobody has waited, or not for long
+		case r.err != nil && !deviceLeftOrUnready(r.err):
+			state.reason = r.err.Error()
+			if !wasSkipped {
+				devices.log.Warn("a device is skipped", "device", r.path, "disk", state, "reason", r.err)
+			}
+		case wasSkipped:
+			state.reason = ""
+			devices.log.Info("a device is no longer skipped", "device", r.path, "disk", state)
+		}
+		devices.known[r.path] = state
+	}
+	if count := skipped(devices.known); count != skipped(before) {
+		devices.onSkipped(count)
+	}
+}
+
+// mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node. Slow adapters count as another driver's.
+func (t known) mayBeOf(driver string) bool {
+	isOf := t.driver == driver || !t.isOwnerKnown && !t.isOwnerSlow
+	return driver == "" || isOf && time.Since(t.slow) > slowAdapterTimeout
+}
+
+// LogValue is the number of the disk.
+func (t known) LogValue() slog.Value {
+	if t.number == nil {
+		return slog.StringValue("unknown")
+	}
+	return slog.AnyValue(*t.number)
+}
+
+func skipped(devices map[string]known) (count int) {
+	for _, t := range devices {
+		if t.reason != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
+// has never answered with its number. path is "" if there is none.
+func (d *Disks) Unnumbered() (path, reason string) {
+	if d.options.Driver != "" {
+		return "", "" // it may be another driver's
+	}
+	all := d.shared.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for devicePath, t := range all.known {
+		if t.reason != "" && t.number == nil && (path == "" || devicePath < path) {
+			path, reason = devicePath, t.reason
+		}
+	}
+	return path, reason
+}
+
+// note changes what is known of a disk by change.
+func (d *devices) note(path string, change func(*known)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil {
+		d.known = make(map[string]known)
+	}
+	state := d.known[path]
+	change(&state)
+	d.known[path] = state
+}
+
+// last returns what is known of a disk.
+func (d *devices) last(path string) known {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.known[path]
+}
+
+// askDisks asks all disks by ask, which fills in what it was asked for. If driver isn't "", it asks that driver's disks,
+// and of the others only whose they are.
+func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query, key any,
+	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
+	return q.all(ctx, driver, key, func(ctx context.Context, path string) (f found, _ error) {
+		h, owner, err := shared.openPath(ctx, path)
+		if err != nil || h == nil {
+			return f, err
+		}
+		defer h.Close()
+		f.isDisk, f.number, f.driver = true, h.Number, owner
+		if driver == "" || driver == owner {
+			err = ask(ctx, h, &f)
+		}
+		return f, err
+	})
+}
+
+// eachDisk is askDisks for disks alone. It leaves out disks that leave meanwhile, silent ones whose number was never
+// known, and scratch disks of containers.
+func (shared *SharedDisks) eachDisk(ctx context.Context, driver string, q *query, key any,
+	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
+	results, err := shared.askDisks(ctx, driver, q, key, ask)
+	return shared.disksOf(driver, results), err
+}
+
+// disksOf returns the results of eachDisk. A disk that doesn't answer has the number and the driver that it had when it did.
+func (shared *SharedDisks) disksOf(driver string, results []found) (all []found) {
+	for _, f := range results {
+		if deviceLeftOrUnready(f.err) {
+			continue
+		}
+		if last := shared.all.last(f.path); !f.isDisk && f.err != nil && last.number != nil {
+			f.isDisk, f.number, f.driver = true, *last.number, last.driver
+		}
+		if f.isDisk && (driver == "" || driver == f.driver) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
+// for: a path below a multipath disk, or a container's scratch disk.
+func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
+	if err != nil {
+		return nil, "", err
+	}
+	meant := false
+	defer func() {
+		if !meant {
+			h.Close()
+		}
+	}()
+	n, err := h.Number(ctx)
+	if err != nil || !isDisk(n) {
+		return nil, "", err
+	}
+	shared.all.note(path, func(t *known) {
+		if t.number == nil || *t.number != n.DeviceNumber {
+			t.driver, t.isOwnerKnown, t.isOwnerSlow = "", false, false // perhaps another disk
+		}
+		t.number = &n.DeviceNumber
+	})
+	hardware, scratch, err := shared.askScratch(ctx, path, h)
+	if err != nil || scratch {
+		return nil, "", err
+	}
+	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
+	if shared.ownerOf != nil {
+		begun := time.Now()
+		driver, err = shared.ownerOf(ctx, disk)
+		switch unknown := hardware.DescriptorErr != nil || err != nil; {
+		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
+			return nil, "", err
+		case unknown: // it has the driver that it had when it said more
+			driver = shared.all.last(path).driver
+			isSlow := time.Since(begun) >= othersTimeout/2
+			shared.all.note(path, func(t *known) { t.isOwnerSlow = t.isOwnerSlow || isSlow })
+		default:
+			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
+		}
+	}
+	meant = true
+	return disk, driver, nil
+}
+
+// askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
+// scratch disk. It notes if it is.
+func (shared *SharedDisks) askScratch(ctx context.Context, path string,
+	h win.DeviceHandle) (hardware opendisk.Hardware, scratch bool, err error) {
+	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
+		return hardware, false, err
+	}
+	scratch, err = opendisk.IsScratch(ctx, h, hardware.Descriptor)
+	if scratch {
+		shared.all.note(path, func(t *known) { t.scratch = time.Now() })
+	}
+	return hardware, scratch, err
+}
+
+// isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
+// its own.
+func isDisk(n win.DeviceNumber) bool {
+	return n.DeviceType == win.FileDeviceDisk && n.DeviceNumber != win.NoNumber
+}
+
+// numbers returns the numbers of all disks, in order.
+func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
+	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.numbers, nil,
+		func(context.Context, *opendisk.Disk, *found) error { return nil })
+	for _, a := range all {
+		numbers = append(numbers, a.number)
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// deviceLeftOrUnready reports whether err says that the device has left or isn't ready yet.
+func deviceLeftOrUnready(err error) bool {
+	return winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady)
+}
+
+// tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
+// refuse any query, and that must not hide the disk's other answers. If the disk has left
+// or the caller's context has ended, tolerate returns err.
+func (shared *SharedDisks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
+	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
+		return err
+	}
+	shared.log.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)
+	return nil
+}

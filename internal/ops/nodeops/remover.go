@@ -1,0 +1,256 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// remover removes entries of directories that are held open. It works through handles,
+// so no link can lead it elsewhere.
+//
+// A tree may be deeper than any path can name. Each level takes one open handle
+// and some memory that doesn't depend on the depth.
+type remover struct {
+	limits
+	locks     *usage.Locker
+	removed   int // entries so far
+	unmounted int // volumes so far
+	listed    int // entries of directories above the one that is removed
+	depth     int // directories above the one that is removed
+}
+
+// limits bound what one call does and keeps.
+type limits struct {
+	// removals is how many entries one call removes. A pod may make files as fast as they
+	// are removed.
+	removals int
+	// listed is how many entries the directories above the one that is removed keep in memory.
+	listed int
+	// depth is how deep directories may be nested: each level takes a handle and a few KiB of memory. A path that Windows takes has
+	// 16,384 names at most.
+	depth int
+}
+
+var defaultLimits = limits{removals: 1_000_000, listed: 100_000, depth: 20_000}
+
+// entry is one entry of an open directory, as it was seen last.
+type entry struct {
+	pathpolicy.Entry
+	win.FileInfo
+}
+
+// isPlainDir reports whether e is a directory that has its entries itself.
+func (e entry) isPlainDir() bool { return e.IsDir() && !e.IsReparsePoint() }
+
+// maxRounds bounds how often a directory is listed again while others keep making
+// entries in it.
+const maxRounds = 3
+
+// removeTree removes an entry and, if it is a plain directory, everything in it.
+func (r *remover) removeTree(ctx context.Context, e entry) error {
+	dir, err := r.removeEntry(ctx, e)
+	if err != nil || dir == nil {
+		return err
+	}
+	return closed(dir, r.removeDirectory(ctx, dir))
+}
+
+// removeDirectory removes an open directory and everything in it.
+func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) error {
+	if r.depth == r.limits.depth {
+		return atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it lies in %d directories, one in the other, and no deeper ones are removed", r.depth))
+	}
+	r.depth++
+	defer func() { r.depth-- }()
+	for range maxRounds {
+		if err := r.removeEntries(ctx, dir); err != nil {
+			return err
+		}
+		if err := r.delete(ctx, dir); !errors.Is(err, winerr.ErrorDirNotEmpty) {
+			return atPath(dir.Path, err)
+		}
+	}
+	return atPath(dir.Path, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: winerr.ErrorDirNotEmpty,
+		Detail: "other processes keep making files in it; try again later"})
+}
+
+// removeEntries removes everything in an open directory. If an entry can't be removed, it goes on, and
+// returns the first error.
+//
+// A listing stays in memory while the directories in it are removed. Those of a deep and broad tree would fill
+// the memory; so a listing that is too much is forgotten, and made again afterwards.
+func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (first error) {
+	for restart := true; ; {
+		entries, err := dir.ReadDir(ctx, restart)
+		if err != nil && !errors.Is(err, winerr.ErrorNoMoreFiles) {
+			return cmp.Or(first, atPath(dir.Path, err))
+		}
+		if len(entries) == 0 {
+			return first
+		}
+		restart = false
+		for len(entries) > 0 {
+			if r.removed >= r.limits.removals {
+				return cmp.Or(first, atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrUnavailable,
+					"%d entries are removed, and there are more; repeat the call, or end what keeps making files there", r.removed)))
+			}
+			e := entry{dir.Entry(entries[0].Name), entries[0].FileInfo}
+			entries = entries[1:]
+			below, err := r.removeEntry(ctx, e)
+			if err != nil {
+				err = atPath(e.Path, err)
+			} else if below != nil {
+				if r.listed+len(entries) > r.limits.listed {
+					entries, restart = nil, true
+				}
+				r.listed += len(entries)
+				err = closed(below, r.removeDirectory(ctx, below))
+				r.listed -= len(entries)
+			}
+			if !pathpolicy.Missing(err) { // else somebody else has removed it
+				first = cmp.Or(first, err)
+			}
+		}
+		if restart && first != nil { // what can't be removed would be listed again and again
+			return first
+		}
+	}
+}
+
+// atPath names the path that err came up at.
+func atPath(path func() string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Object: quote.Text(path()), Err: err}
+}
+
+// removeEntry opens a plain directory with the rights to list and delete it. Any other entry it removes.
+func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
+	// The entry may be something else than it was when it was listed.
+	const attempts = 5
+	before := r.unmounted
+	for range attempts {
+		if e.ReparseTag == win.TagMountPoint {
+			if r.unmounted > before {
+				break // it was mounted again, by a call after this one
+			}
+			if err := r.unmount(ctx, e); err != nil {
+				return nil, err
+			}
+		}
+		file, changed, err := openToDelete(ctx, &e)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			continue
+		}
+		if e.isPlainDir() {
+			return file, nil
+		}
+		return nil, closed(file, r.delete(ctx, file))
+	}
+	return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "other processes keep changing it; try again later")
+}
+
+// delete deletes an open file or directory.
+func (r *remover) delete(ctx context.Context, file *pathpolicy.File) error {
+	err := file.Delete(ctx)
+	if err == nil {
+		r.removed++
+	}
+	return err
+}
+
+// openToDelete opens an entry with the access rights that it needs by its last known kind,
+// and reads what it is now. If that needs other rights, or has to be unmounted first,
+// openToDelete closes it, and changed is true.
+func openToDelete(ctx context.Context, e *entry) (file *pathpolicy.File, changed bool, err error) {
+	o := win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen}
+	listable := e.isPlainDir()
+	if listable {
+		o.Access |= win.FileListDirectory | win.FileTraverse
+	}
+	if file, err = e.Open(ctx, o); err != nil {
+		return nil, false, err
+	}
+	e.FileInfo, err = file.Info(ctx)
+	changed = e.isPlainDir() && !listable
+	if err == nil && e.ReparseTag == win.TagMountPoint {
+		changed, err = isMountPoint(ctx, file)
+	}
+	if err != nil || changed {
+		return nil, changed, closed(file, err)
+	}
+	return file, false, nil
+}
+
+// closed closes file, and returns err, or else the error of closing.
+func closed(file *pathpolicy.File, err error) error {
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
+	link, err := file.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return false, nil
+	}
+	return link.IsMountPoint(), err
+}
+
+// unmount removes a mount point through the mount manager, and leaves a junction alone. It
+// holds the directory open meanwhile, but without the right to delete it: the mount manager
+// opens the directory, too, and doesn't share deletion.
+func (r *remover) unmount(ctx context.Context, e entry) error {
+	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if errors.Is(err, winerr.ErrorDirectory) {
+		file, err = e.Open(ctx, pathpolicy.ForAttributes) // the directory has become a file meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	link, err := file.Link(ctx)
+	switch {
+	case errors.Is(err, winerr.ErrorNotAReparsePoint):
+		err = nil
+	case err == nil && link.IsMountPoint():
+		err = r.unmountVolume(ctx, file, csiproxy.VolumeID(link.Volume))
+	}
+	return closed(file, err)
+}
+
+func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id csiproxy.VolumeID) error {
+	lockedVolume, err := r.locks.TryLockVolume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedVolume.Release()
+	link, err := file.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
+		!(link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))) {
+		return nil // another call has changed the entry; the caller reads it again
+	}
+	if err == nil {
+		err = file.Unmount(ctx)
+	}
+	if err == nil {
+		r.unmounted++
+	}
+	return err
+}

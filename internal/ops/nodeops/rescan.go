@@ -1,0 +1,140 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const (
+	settleInterval = 25 * time.Millisecond
+	settleTimeout  = 5 * time.Second
+)
+
+// Rescan implements [published.DiskOperations].
+func (d *Disks) Rescan(ctx context.Context) (err error) {
+	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	return d.sharedScan(ctx, true)
+}
+
+// RescanAdapters is Rescan without the device tree.
+func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
+	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	return d.sharedScan(ctx, false)
+}
+
+// sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
+func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
+	_, err := d.shared.rescans.Do(ctx, queryKey{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)
+	})
+	return err
+}
+
+// scan has Windows search for new disks. With tree, if the adapters find nothing, Windows re-enumerates
+// the whole device tree: a new disk may come with an adapter of its own, as NVMe disks do. That costs
+// more, and also starts devices that the administrator left unstarted. A driver waits for its own disks only.
+func (shared *SharedDisks) scan(ctx context.Context, driver string, tree bool) error {
+	before, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+	if err != nil {
+		return err
+	}
+	slices.Sort(before)
+	if err := shared.ReenumerateAdapters(ctx, driver); err != nil {
+		return err
+	}
+	after, err := shared.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if tree && slices.Equal(before, after) {
+		if err := shared.sys.ReenumerateDevice(ctx, ""); err != nil {
+			return err
+		}
+		if _, err := shared.settle(ctx); err != nil {
+			return err
+		}
+	}
+	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
+	// end the scan.
+	_, err = shared.queries.refreshes.all(ctx, driver, nil, shared.refresh)
+	return err
+}
+
+// An adapter that took longer than adapterTimeout is slow for slowAdapterTimeout. Another driver's target may be the cause.
+const (
+	adapterTimeout     = 500 * time.Millisecond
+	slowAdapterTimeout = 10 * time.Minute
+)
+
+// ReenumerateAdapters makes each storage adapter ask its bus again, for a driver or, if driver is "", for the node. Windows then
+// finds logical units that came or went without a notice. Adapters that refuse or are silent are passed over. If all refuse, the
+// error is that of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
+func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver string) error {
+	adapters := &shared.queries.reenumerations
+	asked, err := adapters.all(ctx, driver, nil, func(ctx context.Context, path string) (found, error) {
+		noteSlow := func() { adapters.devices.note(path, func(t *known) { t.slow = time.Now() }) }
+		defer time.AfterFunc(adapterTimeout, noteSlow).Stop()
+		return found{}, shared.sys.ReenumerateDevice(ctx, path)
+	})
+	if err != nil {
+		return err
+	}
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(f found) bool {
+		return f.err == nil || f.err == errAnothers || deviceLeftOrUnready(f.err)
+	}) {
+		return asked[0].err
+	}
+	return nil
+}
+
+// settle waits until the list of disks doesn't change any more, and returns it sorted. It is
+// needed because re-enumeration returns before the disks that it found have started.
+func (shared *SharedDisks) settle(ctx context.Context) ([]string, error) {
+	var last []string
+	isFirst := true
+	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
+		Longest: settleInterval}, func() (bool, error) {
+		interfaces, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		if err != nil {
+			return false, err
+		}
+		slices.Sort(interfaces)
+		same := !isFirst && slices.Equal(interfaces, last)
+		last, isFirst = interfaces, false
+		return same, nil
+	})
+	return last, err
+}
+
+// refresh makes Windows read the size and the partitions of a disk again.
+func (shared *SharedDisks) refresh(ctx context.Context, path string) (none found, _ error) {
+	// Asked again, since the disk at this path may be another one than in the last list.
+	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
+		return none, err
+	}
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return none, err
+	}
+	defer h.Close()
+	return none, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
+}
+
+// isScratch is askScratch for a disk that isn't open.
+func (shared *SharedDisks) isScratch(ctx context.Context, path string) (bool, error) {
+	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	_, scratch, err := shared.askScratch(ctx, path, h)
+	return scratch, err
+}

@@ -1,0 +1,292 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+const (
+	// minimumGrowth is the least growth for which the partition table is changed: partitions
+	// end on whole MiB.
+	minimumGrowth = 1 << 20
+	// tolerance is how much of a disk may be lost behind the largest possible partition, for the partition table's
+	// copy and since partitions end on whole MiB. So much larger than that a requested size may be: drivers request
+	// the size of the disk.
+	tolerance = 20 << 20
+	// mbrSectors is how many sectors an MBR can address.
+	mbrSectors = 1 << 32
+	// extendTimeout is how long the file system may learn of the new end of its partition later than the partition table. No
+	// source says whether it does.
+	extendTimeout  = 5 * time.Second
+	extendInterval = 100 * time.Millisecond
+)
+
+// ResizeVolume implements [published.VolumeOperations].
+func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBytes int64) (err error) {
+	defer v.options.Runner.Done("ResizeVolume", volumeObject(id), time.Now(), &err)
+	if sizeBytes < 0 {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
+	}
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedDisk.Release()
+	obstacle, err := v.Grow(ctx, lockedDisk, id, extent, sizeBytes)
+	if err != nil || obstacle == nil {
+		return err
+	}
+	if sizeBytes > 0 {
+		return obstacle
+	}
+	// GCE's driver calls ResizeVolume(0) after each mount: the volume is to be used as it is.
+	v.options.Logger.Warn("a volume isn't as large as its disk allows", "volume", id, "disk", lockedDisk.Number, "err", obstacle)
+	return nil
+}
+
+// Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
+// volume as far as the disk allows. obstacle is what keeps the volume from that size, or from what is free on
+// its disk, though it could be used as it is.
+func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+	sizeBytes int64) (obstacle, _ error) {
+	dv := diskVolume{id, lockedDisk.Disk, extent}
+	info, formatted, err := v.Information(ctx, dv.id)
+	if err != nil {
+		return nil, err
+	}
+	if err := refreshSize(ctx, dv.disk); err != nil {
+		return nil, err
+	}
+	p, err := planFor(ctx, dv, sizeBytes)
+	if err != nil {
+		return nil, err
+	}
+	if formatted && info.FileSystem != "NTFS" && info.FileSystem != "ReFS" {
+		if p.growth > 0 {
+			p.obstacle = csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
+		}
+		return p.obstacle, nil
+	}
+	if p.growth > 0 {
+		if p, err = v.growPartition(ctx, dv, sizeBytes); err != nil {
+			return nil, err
+		}
+	}
+	if !formatted {
+		return p.obstacle, nil
+	}
+	h, err := v.open(ctx, dv.id, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	dirty, err := v.growFileSystem(ctx, h, dv, info.FileSystem, p.partition.Length)
+	return cmp.Or(dirty, p.obstacle), err
+}
+
+// diskVolume is a volume with the disk and the extent that it lies on.
+type diskVolume struct {
+	id     csiproxy.VolumeID
+	disk   *opendisk.Disk
+	extent win.DiskExtent
+}
+
+// refreshSize has Windows read the capacity of a disk again, which may have grown, and then the
+// partitions. That also moves the backup of the partition table to the new end of the disk: the class
+// driver tells the partition manager of another capacity (Windows-driver-samples, classpnp/src/class.c).
+func refreshSize(ctx context.Context, h *opendisk.Disk) error {
+	err := h.UpdateDriveSize(ctx)
+	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
+		return err // a bus whose disks can't change their size may not implement the call, which is no error
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// growPartition grows the partition under a volume as far as requested and possible, and returns it as it is then.
+func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes int64) (plan, error) {
+	// Another process may have grown it, or made another partition behind it.
+	if err := v.verify(ctx, dv.id, dv.disk, dv.extent); err != nil {
+		return plan{}, err
+	}
+	p, err := planFor(ctx, dv, sizeBytes)
+	if err != nil || p.growth == 0 {
+		return p, err
+	}
+	grow := win.GrowPartition{PartitionNumber: p.partition.Number, BytesToGrow: p.growth}
+	if err := dv.disk.GrowPartition(ctx, grow); err != nil {
+		return plan{}, err
+	}
+	before := p.partition.Length
+	p.partition.Length += p.growth
+	v.options.Logger.Info("partition grown", "volume", dv.id, "disk", dv.disk.Number, "partition", p.partition.Number,
+		"bytesBefore", before, "bytes", p.partition.Length)
+	return p, dv.disk.UpdateProperties(ctx)
+}
+
+// plan is how a partition is to grow.
+type plan struct {
+	partition win.Partition
+	growth    int64 // in bytes, whole MiB; 0 if it is large enough
+	obstacle  error // what keeps it from what is free on its disk, if it is to get all of that
+}
+
+// planFor plans how the partition under a volume is to grow: never above the requested size, or as far as possible
+// if that is 0. It reads the partition table last, so that the plan is based on its latest state.
+func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ error) {
+	geometry, err := dv.disk.Geometry(ctx)
+	if err != nil {
+		return p, err
+	}
+	layout, err := dv.disk.Layout(ctx)
+	if err != nil {
+		return p, err
+	}
+	partition, ok := partitionAt(layout, dv.extent)
+	if !ok {
+		return p, refuse("it lies on no data partition of a basic disk, and only such a volume can grow")
+	}
+	p.partition = partition
+	room := roomFor(layout, partition, geometry)
+	if usableEnd := layout.StartingUsableOffset + layout.UsableLength; layout.Style == win.StyleGPT &&
+		geometry.DiskSize-usableEnd > tolerance && room.length+partition.StartingOffset > usableEnd-minimumGrowth &&
+		(sizeBytes == 0 || sizeBytes > room.length) {
+		return p, csiproxy.Errorf(csiproxy.ErrUnavailable, "its disk has %d bytes, and the partition "+
+			"table ends at %d, since Windows hasn't moved it to the new end; try again later", geometry.DiskSize, usableEnd)
+	}
+	wanted := sizeBytes
+	switch {
+	case sizeBytes > geometry.DiskSize+tolerance:
+		return p, refuse(
+			fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
+	case sizeBytes == 0, sizeBytes >= geometry.DiskSize-tolerance: // the size of the disk means all that is possible
+		wanted, p.obstacle = room.length, room.obstacle()
+	case sizeBytes > room.length && sizeBytes <= room.length+tolerance:
+		wanted = room.length
+	}
+	if wanted-partition.Length < minimumGrowth {
+		return p, nil
+	}
+	if wanted > room.length {
+		return p, csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d bytes are asked for, its disk has room for %d%s",
+			sizeBytes, room.length, room.blocked)
+	}
+	p.growth = (wanted - partition.Length) / minimumGrowth * minimumGrowth
+	return p, nil
+}
+
+// partitionAt returns the partition that a volume on a basic disk lies on. A volume on a
+// dynamic disk may begin where a partition begins, too. Such a partition has a type of its
+// own, and isn't returned.
+func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
+	for _, p := range l.Partitions {
+		if p.StartingOffset == e.StartingOffset && p.Number != 0 && opendisk.IsDataPartition(p) {
+			return p, true
+		}
+	}
+	return win.Partition{}, false
+}
+
+// room is how far a partition can grow.
+type room struct {
+	length  int64  // the longest that it can become, in whole MiB
+	blocked string // what ends it before the end of its disk, as the end of a sentence; "" if nothing does
+	free    int64  // how much is free at the end of its disk, and can't be its
+}
+
+// roomFor returns how far a partition can grow: up to the next partition or the end of the usable part of its disk.
+func roomFor(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) (r room) {
+	diskEnd := g.DiskSize
+	if l.Style == win.StyleGPT {
+		diskEnd = l.StartingUsableOffset + l.UsableLength
+	}
+	end, last := diskEnd, int64(0)
+	if limit := mbrSectors * int64(g.BytesPerSector); l.Style == win.StyleMBR && limit < end {
+		end, r.blocked = limit, fmt.Sprintf(": a master boot record reaches no further than %d bytes; "+
+			"copy the data to a disk with a GPT", limit)
+	}
+	for _, other := range l.Partitions {
+		if other.Length == 0 || other.Number == p.Number {
+			continue
+		}
+		last = max(last, other.End())
+		if other.StartingOffset > p.StartingOffset && other.StartingOffset < end {
+			end, r.blocked = other.StartingOffset, fmt.Sprintf(": partition %d lies behind it; move it, or delete it if nothing on it is needed", other.Number)
+		}
+	}
+	r.length = end/minimumGrowth*minimumGrowth - p.StartingOffset
+	if end < diskEnd {
+		r.free = diskEnd - max(end, last)
+	}
+	return r
+}
+
+// obstacle returns an error if more of the disk is free than what the layout of a disk needs, and the partition can't
+// get it.
+func (r room) obstacle() error {
+	if r.free <= tolerance {
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d bytes at the end of its disk are free, and it can't grow into them%s",
+		r.free, r.blocked)
+}
+
+// growFileSystem makes the file system of the open volume h as large as its partition, unless Windows wants to
+// check it.
+func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv diskVolume, fileSystem string,
+	partitionLength int64) (dirty, _ error) {
+	data, err := h.FileSystemData(ctx, fileSystem)
+	if err != nil {
+		return nil, err
+	}
+	if data.BytesPerSector == 0 || data.BytesPerCluster == 0 {
+		return nil, fmt.Errorf("the %s file system has sectors of %d and clusters of %d bytes, as Windows says, and 0 can't be",
+			fileSystem, data.BytesPerSector, data.BytesPerCluster)
+	}
+	// Windows refuses to grow by less than one cluster. NTFS keeps the last sector for the
+	// copy of its boot sector.
+	sectors := partitionLength / int64(data.BytesPerSector)
+	if (sectors-1-data.NumberSectors)*int64(data.BytesPerSector) < int64(data.BytesPerCluster) {
+		return nil, nil
+	}
+	if dirty, err := isDirty(ctx, h); err != nil {
+		return nil, err
+	} else if dirty {
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows wants to check its file system first; have CheckVolume check "+
+			"and repair it, then try again"), nil
+	}
+	// The partition is on dv.disk, so the open volume must be on it, too.
+	extents, err := h.Extents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(extents) != 1 || extents[0].DiskNumber != dv.extent.DiskNumber ||
+		extents[0].StartingOffset != dv.extent.StartingOffset {
+		return nil, opendisk.ErrChanged("the volume lies at another place")
+	}
+	isTooLarge := func(err error) bool { return errors.Is(err, winerr.ErrorInvalidParameter) }
+	err = operation.Retry(ctx, extendTimeout, extendInterval, isTooLarge, func() error {
+		if err := dv.disk.Verify(ctx); err != nil {
+			return err
+		}
+		return h.ExtendFileSystem(ctx, sectors)
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.options.Logger.Info("file system grown", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", fileSystem,
+		"bytesBefore", data.NumberSectors*int64(data.BytesPerSector), "bytes", sectors*int64(data.BytesPerSector))
+	return nil, nil
+}

@@ -1,0 +1,184 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// StageShare implements [csiproxy.StorageOperations].
+//
+// A mapping is removed with the last link that leads to its share. The count is taken from the
+// links in the allowed directories themselves, so it is right after a crash, too. Every call that
+// makes such a link, or counts them, has the share locked meanwhile.
+func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
+	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
+	wanted, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
+	if err != nil {
+		return err
+	}
+	if err := r.Privacy.Validate(); err != nil {
+		return err
+	}
+	wanted.Staging, wanted.Privacy, wanted.ReadOnly = true, r.Privacy, r.ReadOnly
+	if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
+		return atStaging(r.StagingPath, err)
+	}
+	return s.Mappings.Map(ctx, wanted)
+}
+
+// UnstageShare implements [csiproxy.StorageOperations].
+func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (
+	unstaged csiproxy.UnstagedShare, err error) {
+	defer s.options.Runner.Done("UnstageShare", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
+	if err != nil {
+		return unstaged, err
+	}
+	if r.RemotePath != "" {
+		remote, err := win.ParseUNC(r.RemotePath)
+		if err != nil {
+			return unstaged, err
+		}
+		return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
+	}
+	remote, staged, err := s.stagedAt(ctx, local, refuseOther)
+	if err != nil || !staged {
+		return unstaged, err
+	}
+	return s.unstageShare(ctx, unstaging{local: local, remote: remote})
+}
+
+// unstaging is a share that is to be unstaged.
+type unstaging struct {
+	local  pathpolicy.Path // the staging path
+	remote win.UNCPath     // where the link there leads to
+	named  bool            // the caller has named remote: the mapping is removed even if there is no link
+	force  bool            // unstage the share even if it is published
+}
+
+// unstageShare removes the link at a staging path if it leads to the share. It also removes the
+// mapping of the share, unless something else uses that.
+func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csiproxy.UnstagedShare, _ error) {
+	lockedShare, err := s.Mappings.LockForRemoval(ctx, u.remote)
+	if err != nil {
+		return unstaged, err
+	}
+	defer lockedShare.Release()
+	links, err := s.Mappings.LinksToShare(ctx, lockedShare.Share)
+	if err != nil {
+		return unstaged, err
+	}
+	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
+	staged := linked && is.Equal(u.remote)
+	if err != nil {
+		return unstaged, err
+	}
+	if !linked && !u.named { // somebody else has removed the link
+		return unstaged, nil
+	}
+	if !linked && links.At(u.local) || !staged && !u.named {
+		return unstaged, changedMeanwhile()
+	}
+	if staged {
+		if published := links.By(u.local); len(published) > 0 && !u.force {
+			return unstaged, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"the share is published at %s; "+unpublishFirst, quote.List(published))
+		}
+		links = links.Except(u.local)
+	}
+	// The mapping is removed first. If the process died after removing only the link, no later
+	// call would know that the mapping was to be removed.
+	if unstaged.Unmapped, err = s.Mappings.RemoveUnused(ctx, lockedShare, links); err != nil {
+		return unstaged, err
+	}
+	if staged {
+		unstaged.Unlinked, err = s.unlink(ctx, lockedShare.Share, u.local, u.remote)
+	}
+	return unstaged, err
+}
+
+// stagedAt returns the directory of a share that a path is a link to, and whether it is such a
+// link. If something else is there, it returns the error of other.
+func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
+	other somethingElse) (remote win.UNCPath, staged bool, _ error) {
+	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
+		link, err := e.Link(ctx)
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+			return other(ctx, e, nil)
+		}
+		if err != nil {
+			return err
+		}
+		if remote, staged = shares.ShareOf(link); !staged {
+			return other(ctx, e, &link)
+		}
+		return nil
+	})
+	if pathpolicy.Missing(err) {
+		return win.UNCPath{}, false, nil
+	}
+	return remote, staged, err
+}
+
+// somethingElse is called for a staging path that isn't a link to a share, but another link or, if
+// link is nil, a file or directory. It returns an error if the caller can't go on then.
+type somethingElse func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
+
+// acceptOther accepts anything.
+func acceptOther(context.Context, pathpolicy.Entry, *pathpolicy.Link) error { return nil }
+
+// refuseOther returns csiproxy.ErrFailedPrecondition for anything but an empty directory.
+func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error {
+	refuse := func(format string, args ...any) error {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "no share is staged there: "+format, args...)
+	}
+	switch {
+	case link == nil:
+	case link.IsMountPoint():
+		return refuse("volume %s is mounted there, and UnstageVolume unmounts it", link.Volume)
+	default:
+		return refuse("it leads to %s, and is no symbolic link to a share", quote.Text(link.Target()))
+	}
+	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return refuse("it is a file")
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(ctx, true)
+	if errors.Is(err, winerr.ErrorNoMoreFiles) {
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = refuse("it is a directory with entries")
+	}
+	return err
+}
+
+// unlink removes the link to remote at a staging path, and reports whether there was one.
+func (s *Staging) unlink(ctx context.Context, _ *usage.LockedShare, local pathpolicy.Path,
+	remote win.UNCPath) (removed bool, _ error) {
+	return s.Files.UnlinkIf(ctx, local, func(_ context.Context, link pathpolicy.Link) (bool, error) {
+		if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {
+			return false, changedMeanwhile()
+		}
+		return true, nil
+	})
+}
+
+func changedMeanwhile() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
+}

@@ -1,0 +1,137 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// StagingSystem has the Windows calls that the tasks make themselves.
+type StagingSystem interface {
+	win.Notices
+	usage.System
+}
+
+// Groups are the operations that the tasks are made of, and what these share.
+type Groups struct {
+	Sys       StagingSystem
+	Paths     *pathpolicy.Policy
+	Locks     *usage.Locker
+	Users     *usage.Finder
+	Disks     *Disks
+	Volumes   *Volumes
+	Files     *Filesystem
+	Mappings  *shares.Mappings
+	Initiator *initiator.Initiator
+}
+
+// StagingOptions change how the operations behave. The zero value is the default.
+type StagingOptions struct {
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Driver is the name of the driver whose tasks they are. Default: they are the node's.
+	Driver string
+	// Shared is what the tasks of a node and of its drivers know of each other. Default: they know of no others.
+	Shared *SharedStaging
+}
+
+// SharedStaging is what the tasks of a node and of its drivers know of each other.
+type SharedStaging struct {
+	logOuts *initiator.TargetLocks // serialises logging out of a target
+
+	mu         sync.Mutex                // guards the fields below
+	connecting map[connection]int        // how many disks are being staged by it
+	checking   map[volumeCheck]time.Time // since when volumes are being checked
+}
+
+// connection is to a target, by its name in lower case, of a driver or, as "", of the node.
+type connection struct{ owner, target string }
+
+// volumeCheck is a check of a volume for a driver, or for the node. A volume of another driver may get its name.
+type volumeCheck struct {
+	driver string
+	id     csiproxy.VolumeID
+}
+
+// NewSharedStaging returns what the tasks of a node share with those of its drivers.
+func NewSharedStaging(drivers []string) *SharedStaging {
+	return &SharedStaging{logOuts: initiator.NewTargetLocks(drivers),
+		connecting: make(map[connection]int), checking: make(map[volumeCheck]time.Time)}
+}
+
+// Staging is the tasks on one node, or those of one driver. All methods may be called concurrently.
+type Staging struct {
+	Groups
+	*SharedStaging
+	options StagingOptions
+
+	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
+	shares  operation.NextRun[string, csiproxy.Volume] // by root
+	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]initiator.LUN]
+	lists   operation.NextRun[struct{}, csiproxy.VolumeList]
+}
+
+// NewStaging returns the tasks which use the operations in g.
+func NewStaging(g Groups, o StagingOptions) *Staging {
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	s := &Staging{Groups: g, SharedStaging: cmp.Or(o.Shared, NewSharedStaging(nil)), options: o}
+	s.luns.Timeout = stagingSilentTimeout
+	return s
+}
+
+// ListDisks implements [csiproxy.StorageOperations].
+func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []csiproxy.Disk, err error) {
+	defer s.options.Runner.Done("ListDisks", "", time.Now(), &err)
+	if err := wanted.Validate(); err != nil {
+		return nil, err
+	}
+	all, err := s.Disks.Describe(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	hardware := wanted
+	hardware.ISCSI = nil
+	all = slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !hardware.Matches(disk) })
+	if err := s.addTargets(ctx, all, s.targetsInTime); err != nil {
+		if wanted.ISCSI != nil || ctx.Err() != nil {
+			return nil, err
+		}
+		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", err)
+	}
+	return slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !wanted.Matches(disk) }), nil
+}
+
+// addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
+// ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
+func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
+	ask func(context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error)) error {
+	if !slices.ContainsFunc(all, func(disk csiproxy.Disk) bool { return disk.Bus == csiproxy.BusISCSI }) {
+		return nil
+	}
+	luns, err := ask(ctx)
+	if err != nil {
+		return err
+	}
+	for i, disk := range all {
+		if lun, ok := luns[disk.Number]; ok && disk.Bus == csiproxy.BusISCSI {
+			all[i].ISCSI = &lun.ISCSILUN
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+)
+
+// States returns the disks that are online, and how many are offline, of those that answer.
+func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offline int, err error) {
+	results, err := d.askStates(ctx)
+	for _, f := range d.shared.disksOf(d.options.Driver, results) {
+		switch {
+		case f.err != nil:
+		case !f.state.Offline:
+			online = append(online, f.number)
+		default:
+			offline++
+		}
+	}
+	return online, offline, err
+}
+
+// AllOnline reports whether all disks are online: those of the node, or those that may be the driver's. If a disk doesn't
+// answer, it may be offline, and AllOnline returns its error.
+func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
+	results, err := d.askStates(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range results {
+		if !d.shared.all.last(f.path).mayBeOf(d.options.Driver) {
+			continue
+		}
+		if f.err != nil || f.state.Offline {
+			return false, f.err
+		}
+	}
+	return true, nil
+}
+
+// askStates asks all disks for their states.
+func (d *Disks) askStates(ctx context.Context) ([]found, error) {
+	return d.shared.askDisks(ctx, d.options.Driver, &d.shared.queries.states, nil,
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.state, err = h.State(ctx)
+			return err
+		})
+}

@@ -1,0 +1,306 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// stagingSilentTimeout is how long a list waits for a volume or share that doesn't answer.
+const stagingSilentTimeout = 5 * time.Second
+
+// GetVolume implements [csiproxy.StorageOperations].
+func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
+	defer s.options.Runner.Done("GetVolume", pathText("path", path), time.Now(), &err)
+	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
+	if remote, err := win.ParseUNC(path); err == nil {
+		if !s.Paths.HasShare(path) {
+			return csiproxy.Volume{}, notThere
+		}
+		return s.describeShare(ctx, remote)
+	}
+	p, err := s.Volumes.Parse(path)
+	if err != nil {
+		return csiproxy.Volume{}, err
+	}
+	to, err := s.endOf(ctx, p)
+	if err != nil {
+		return csiproxy.Volume{}, err
+	}
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		return s.describe(ctx, csiproxy.VolumeID(to.Volume))
+	case pathpolicy.SharedDirectory:
+		remote, err := win.ParseUNC(to.Target)
+		if err != nil {
+			return csiproxy.Volume{}, err
+		}
+		return s.describeShare(ctx, remote)
+	}
+	if to.ByLink {
+		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, p)
+		if err != nil || reason != "" {
+			return csiproxy.Volume{Conditions: notMounted(reason)}, err
+		}
+	}
+	return csiproxy.Volume{}, notThere
+}
+
+// endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way:
+// kubelet asks for each volume once a minute, and may remove a directory at that moment. That is safe
+// since nothing is changed by the answer, and suffices for most paths, those of staged volumes.
+func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.Resolved, error) {
+	to, err := s.Paths.Lookup(ctx, s.Sys, path)
+	if err == nil && to.Kind == pathpolicy.MountedVolume {
+		reason, err := s.Paths.Protects(ctx, s.Sys, to.Volume)
+		if err == nil && reason == "" {
+			return to, nil
+		}
+	}
+	return s.Paths.Resolve(ctx, s.Sys, path)
+}
+
+// notMounted is the condition of a link that leads to no volume and no share.
+func notMounted(reason string) csiproxy.Conditions {
+	return csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true, Message: reason}}
+}
+
+// describe returns what is known of a volume. Concurrent callers share a query that begins after they
+// called, so each sees its own earlier changes. If a volume doesn't answer, describe returns it with
+// the condition NotAnswering.
+func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, stagingSilentTimeout)
+	defer cancel()
+	described, err := s.volumes.Do(soon, id,
+		func(ctx context.Context) (csiproxy.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	if isSilent(err) && ctx.Err() == nil {
+		return csiproxy.Volume{VolumeID: id, Conditions: unanswered(csiproxy.ReasonNotAnswering, "it")}, nil
+	}
+	return described, err
+}
+
+// describeShare is describe for a share.
+func (s *Staging) describeShare(ctx context.Context, remote win.UNCPath) (csiproxy.Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, stagingSilentTimeout)
+	defer cancel()
+	described, err := s.shares.Do(soon, remote.Root(),
+		func(ctx context.Context) (csiproxy.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	if isSilent(err) && ctx.Err() == nil {
+		described, err = csiproxy.Volume{
+			Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
+	}
+	described.Driver = s.Users.OwnerOfShare(remote.Root())
+	return described, err
+}
+
+// unanswered is the condition of a volume or share that doesn't answer.
+func unanswered(reason csiproxy.Reason, who string) csiproxy.Conditions {
+	return csiproxy.Conditions{{Reason: reason, Inaccessible: true,
+		Message: who + " has not answered in time"}}
+}
+
+// isSilent reports whether err says that Windows hasn't answered. An error number of Windows is an
+// answer.
+func isSilent(err error) bool {
+	_, answered := csiproxy.WindowsErrorOf(err)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, csiproxy.ErrUnavailable) && !answered
+}
+
+// ListVolumes implements [csiproxy.StorageOperations].
+func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
+	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
+	list, err := s.lists.Do(ctx, struct{}{}, func(ctx context.Context) (csiproxy.VolumeList, error) { return s.list(ctx, false) })
+	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own
+	return list, err
+}
+
+// list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
+// mount whether it is a leftover.
+func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.VolumeList, _ error) {
+	links, incomplete, err := s.Users.AllLinks(ctx)
+	if err != nil {
+		return list, err
+	}
+	found := s.Paths.Own(links.All)
+	mounts := make([]csiproxy.Mount, len(found))
+	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
+		mounts[i], err = s.mounted(ctx, found[i], links)
+		return err
+	})
+	if err != nil {
+		return list, err
+	}
+	undecided, err := s.markGone(ctx, mounts, found, links, incomplete == nil)
+	if err != nil {
+		return list, err
+	}
+	if !leftovers {
+		undecided = nil
+	}
+	sort.Slice(mounts, func(i, j int) bool { return mounts[i].Path < mounts[j].Path })
+	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil, leftovers)
+	if ctx.Err() != nil {
+		return list, ctx.Err()
+	}
+	return csiproxy.VolumeList{Mounts: append(mounts, unused...),
+		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
+}
+
+// incompleteReason says why a list is incomplete: because of links, mappings or leftovers, or not at all.
+func incompleteReason(links, mappings, undecided error) string {
+	var texts []string
+	if links != nil {
+		texts = append(texts, "not all directories could be read: "+links.Error())
+	}
+	if mappings != nil {
+		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())
+	}
+	if undecided != nil {
+		texts = append(texts, "whether each mount is left over isn't known: "+undecided.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// markGone marks the mounts, at the links found, of volumes that aren't on the node and to which no link leads: pods that
+// have ended have left these. It skips mounts outside of kubelet's staging paths, since an
+// administrator may have made them. undecided is why it isn't known of some mount.
+func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []pathpolicy.FoundLink,
+	links usage.FoundLinks, complete bool) (undecided, _ error) {
+	for i, m := range mounts {
+		if !complete || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
+			!s.Paths.IsOfKubelet(found[i].Path) {
+			continue
+		}
+		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)
+		var leading []string
+		if gone {
+			leading, err = s.Users.LinksToVolumeAmong(ctx, links, m.Volume.VolumeID)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil: // then it isn't marked
+			undecided = &csiproxy.Error{Object: quote.Text(m.Path), Err: err}
+		case gone && len(leading) == 0:
+			mounts[i].LeftoverReason = "the disk of the volume has left the node"
+		}
+	}
+	return undecided, nil
+}
+
+// listedAtOnce is how many volumes and shares a list asks at one time.
+const listedAtOnce = 16
+
+// mounted describes the volume or share to which l, one of all links and mount points, leads.
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
+	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
+	if l.Link.IsMountPoint() {
+		m.Kind = csiproxy.MountKindMountPoint
+		m.Volume, err = s.describe(ctx, csiproxy.VolumeID(l.Link.Volume))
+		return m, err
+	}
+	if l.Link.Kind == pathpolicy.LinkToShare {
+		m.Kind = csiproxy.MountKindShare
+		remote, parseErr := win.ParseUNC(m.Target)
+		if parseErr != nil {
+			return m, nil
+		}
+		if m.Volume, err = s.describeShare(ctx, remote); err != nil {
+			m.Volume = csiproxy.Volume{Share: remote.Root(),
+				Conditions: csiproxy.Conditions{{Reason: csiproxy.ReasonShareUnknown, Message: err.Error()}}}
+		}
+		return m, ctx.Err()
+	}
+	m.Kind = csiproxy.MountKindLink
+	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[win.LowerName(l.Link.Path.String())].Link.IsMountPoint() {
+		return m, nil // known to lead to a volume; following the link would take two calls for each directory
+	}
+	reason, err := s.Users.ExplainEmpty(ctx, l)
+	switch {
+	case err == nil:
+		m.LeftoverReason = reason
+	case !pathpolicy.LeadsOutside(err): // such a link isn't ours
+		m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
+			Message: "where it leads can't be found out: " + err.Error()}}
+	}
+	return m, ctx.Err()
+}
+
+// unusedMappings returns the mappings that no staged path leads to, by the names that Windows has for them. Such a mapping is
+// a leftover if CSI Proxy has made it for a staged path, and no file on its share is open. With leftovers, one that another
+// program has made also is, if its server refuses it: it keeps the server from other credentials. It returns an error if
+// Windows doesn't answer some of that.
+func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
+	complete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
+	mappings, err := s.Mappings.Mapped(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, mapping := range mappings {
+		remote, err := win.ParseUNC(mapping.RemotePath)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(mounts, func(m csiproxy.Mount) bool { return isUse(m, mapping, remote) }) {
+			continue
+		}
+		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
+			Volume: csiproxy.Volume{Share: remote.Root(), Unencrypted: !mapping.RequirePrivacy}}
+		if complete {
+			if m.LeftoverReason, err = s.leftoverReason(ctx, mapping, remote, leftovers); err != nil {
+				unknown = err
+			}
+		}
+		unused = append(unused, m)
+	}
+	return unused, unknown
+}
+
+// isUse reports whether a mount is of a share in a mapping. A drive letter is never used by one.
+func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote win.UNCPath) bool {
+	if m.Kind != csiproxy.MountKindShare || m.Volume.Share != remote.Root() || mapping.LocalPath != "" {
+		return false
+	}
+	target, err := win.ParseUNC(m.Target)
+	return err == nil && target.IsBelow(remote)
+}
+
+// leftoverReason says why nobody needs a mapping that no staged path leads to; it is empty if somebody may.
+func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath, ofOthers bool) (string, error) {
+	if isOwnKind(mapping, remote) {
+		idle, err := s.Mappings.IsUnused(ctx, remote)
+		if err != nil {
+			return "", err
+		}
+		if idle {
+			return "no staged path leads to the share", nil
+		}
+	}
+	if !ofOthers {
+		return "", nil
+	}
+	useless, err := s.Mappings.IsUseless(ctx, mapping)
+	if err != nil || !useless {
+		return "", err
+	}
+	return "no staged path leads to it, its server refuses it, and another program has made it: csi-proxyctl smb unmap " +
+		quote.Text(mapping.Name()) + " removes it", nil
+}
+
+// isOwnKind reports whether CSI Proxy may have made a mapping.
+func isOwnKind(mapping win.SMBMapping, remote win.UNCPath) bool {
+	return mapping.LocalPath == "" && remote.IsShare()
+}

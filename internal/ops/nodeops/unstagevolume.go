@@ -1,0 +1,467 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// UnstageVolume implements [csiproxy.StorageOperations].
+func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest) (
+	result csiproxy.UnstagedVolume, err error) {
+	defer s.options.Runner.Done("UnstageVolume", "at "+pathText("staging_path", request.StagingPath), time.Now(), &err)
+	stagingPath, err := s.Volumes.Parse(request.StagingPath)
+	if err != nil {
+		return result, err
+	}
+	if err := request.Disk.Validate(); err != nil {
+		return result, err
+	}
+	found, err := s.lookUpStaged(ctx, stagingPath)
+	if err != nil {
+		return result, err
+	}
+	if found.isShare && request.Disk.IsZero() {
+		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
+		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
+	}
+	var target csiproxy.ISCSISelector // which provides the volume's disk
+	if found.volume != "" {
+		err := s.whenUnused(ctx, func() (err error) {
+			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, &result)
+			return err
+		})
+		if err != nil {
+			return result, err
+		}
+	}
+	if !result.Unmounted && !request.Disk.IsZero() {
+		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, request, &result) }); err != nil {
+			return result, err
+		}
+	}
+	if !result.Unmounted && !found.isShare {
+		if err := s.unstageNothing(ctx, request, stagingPath, found.volume); err != nil {
+			return result, err
+		}
+	}
+	if request.Disk.ISCSI != nil && target.IQN == "" {
+		target = *request.Disk.ISCSI
+	}
+	if target.IQN != "" {
+		result.LoggedOut, err = s.logOut(ctx, target)
+	}
+	return result, err
+}
+
+// stagedObject is what is staged at a path: a volume, a share, or nothing.
+type stagedObject struct {
+	volume  csiproxy.VolumeID // "" if none is mounted there
+	share   win.UNCPath
+	isShare bool
+}
+
+// lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
+func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found stagedObject, _ error) {
+	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
+	if err != nil || resolved.Volume != "" {
+		return stagedObject{volume: csiproxy.VolumeID(resolved.Volume)}, err
+	}
+	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
+	if err != nil || found.isShare {
+		return found, err
+	}
+	// Lookup finds no volume also at something that is no mount point, which is an error here.
+	found.volume, err = s.Volumes.MountedAtPath(ctx, stagingPath)
+	return found, err
+}
+
+// unstageNothing ends the unstaging of a path at which no volume was unmounted. mounted is the volume that was there when
+// the call began; it isn't on the disk that the request names. If another one is mounted there now, unstageNothing returns an
+// error: success would say that nothing is staged there.
+func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	mounted csiproxy.VolumeID) error {
+	if !request.Disk.IsZero() {
+		stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
+		if err != nil {
+			return err
+		}
+		if stillMounted != "" && !stillMounted.Equal(mounted) {
+			another := "another volume"
+			if !s.Paths.IsOfDriver() {
+				another = "volume " + string(stillMounted)
+			}
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call meanwhile; try again", another)
+		}
+	}
+	// An earlier call may have unmounted the volume and died before this step.
+	return s.removeStagingDirectory(ctx, stagingPath)
+}
+
+// How long to retry while a volume is in use, which virus scanners end after a moment, and how
+// often. The interval grows, since each attempt flushes the volume and locks it.
+const (
+	useTimeout         = 15 * time.Second
+	useInterval        = 200 * time.Millisecond
+	useLongestInterval = 5 * time.Second
+)
+
+// whenUnused retries f while its error says that a volume is in use: for useTimeout, or half of the time that the
+// caller has left if that is shorter. Nothing is locked between two attempts, so other calls on the disk and its
+// volumes go on.
+func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
+	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
+	if deadline, ok := ctx.Deadline(); ok {
+		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
+	}
+	var inUse error // names the processes that had it open at the first attempt, for the log
+	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
+		err = f()
+		if IsInUse(err) && inUse == nil {
+			inUse = s.Volumes.InUse(ctx, err)
+		}
+		return !IsInUse(err), nil
+	})
+	if !IsInUse(err) {
+		if inUse != nil {
+			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "err", inUse)
+		}
+		return err
+	}
+	if ended != nil {
+		return fmt.Errorf("%w: %w", ended, err)
+	}
+	return s.Volumes.InUse(ctx, err)
+}
+
+// unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
+// returns the target that provides the disk. If the request names another disk, the volume stays
+// mounted.
+func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.ISCSISelector, _ error) {
+	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
+	if winerr.IsGone(err) {
+		isThere, missingErr := s.unstageMissing(ctx, request, id, stagingPath, err, result)
+		if missingErr != nil || !isThere {
+			return target, missingErr
+		}
+		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id)
+	}
+	if err != nil {
+		return target, unavailableIfDiskLeft(err)
+	}
+	defer lockedDisk.Release()
+	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
+		return target, unavailableIfDiskLeft(err)
+	}
+	volume, err := s.Locks.LockVolumeAlone(ctx, id) // also if it leaves the node just now
+	if err != nil {
+		return target, err
+	}
+	defer volume.Release()
+	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
+		return target, err
+	}
+	if !request.Force {
+		if err := s.checkUnpublished(ctx, volume, ""); err != nil {
+			return target, err
+		}
+	}
+	held := heldDisk{LockedDisk: lockedDisk, staging: s}
+	defer held.unlockInWindows()
+	if request.Force {
+		err = s.Volumes.UnmountByForce(ctx, volume, stagingPath)
+	} else {
+		err = held.unmount(ctx, volume, stagingPath)
+	}
+	if err != nil {
+		return target, unavailableIfDiskLeft(err)
+	}
+	result.Unmounted = true
+	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
+	removeErr := s.removeStagingDirectory(ctx, stagingPath)
+	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
+		result.DiskOffline, err = held.retire(ctx)
+	}
+	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
+}
+
+// isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
+// locked, since the call that had the lock before may have unmounted the volume.
+func (s *Staging) isStillMounted(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
+	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
+	return volume.ID.Equal(csiproxy.VolumeID(resolved.Volume)), err
+}
+
+// removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
+// still writes through its link, that fails then, and doesn't land on the node's disk.
+func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpolicy.Path) error {
+	err := s.Paths.Reach(ctx, s.Sys, stagingPath, func(e pathpolicy.Entry) error {
+		_, err := s.Files.RemoveEmpty(ctx, e)
+		return err
+	})
+	if pathpolicy.Missing(err) || errors.Is(err, winerr.ErrorDirNotEmpty) {
+		return nil
+	}
+	return err
+}
+
+// unavailableIfDiskLeft makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
+// middle of a call it may be transient, and a repeated call finds out.
+func unavailableIfDiskLeft(err error) error {
+	if !winerr.IsGone(err) {
+		return err
+	}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
+}
+
+// unstageMissing unmounts a missing volume, without a flush: its pods must be able to end.
+// reason is the error that says that it is missing. Since one error proves nothing, unstageMissing asks once more. If the
+// volume is there now, it changes nothing, and isThere is true. If the request names a disk that is online without the
+// volume, the volume is another disk's, and stays mounted.
+func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
+	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) (isThere bool, _ error) {
+	if !request.Disk.IsZero() {
+		lockedDisk, err := s.named(ctx, request.Disk)
+		if err != nil {
+			return false, unavailableIfDiskLeft(err)
+		}
+		if lockedDisk != nil {
+			defer lockedDisk.Release()
+			if isOther, err := s.isOnlineWithout(ctx, lockedDisk, id); err != nil || isOther {
+				return false, unavailableIfDiskLeft(err)
+			}
+		}
+	}
+	volume, err := s.Locks.LockVolumeAlone(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer volume.Release()
+	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
+		return false, err
+	}
+	isMissing, err := s.Users.IsMissing(ctx, id)
+	if err != nil || !isMissing {
+		return err == nil, unavailableIfDiskLeft(err)
+	}
+	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
+		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", reason)
+		return nil
+	})
+	result.Unmounted = err == nil
+	if err == nil {
+		err = s.removeStagingDirectory(ctx, stagingPath)
+	}
+	return false, err
+}
+
+// isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
+// come online, and its volumes haven't arrived, isOnlineWithout waits for them.
+func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID) (bool, error) {
+	state, err := lockedDisk.State(ctx)
+	if err != nil || state.Offline {
+		return false, err
+	}
+	volumes, err := s.Disks.Volumes(ctx, lockedDisk)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range volumes {
+		if id.Equal(csiproxy.VolumeID(name)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
+// and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
+// mustn't keep its volume mounted forever.
+func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *usage.LockedDisk) (bool, error) {
+	if wanted.IsZero() {
+		return true, nil
+	}
+	described, meant, err := s.isMeant(ctx, wanted, lockedDisk.Disk)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if meant {
+		return true, nil
+	}
+	if err == nil && isAnother(wanted, described) {
+		return false, nil
+	}
+	n, err := s.find(ctx, wanted, 0)
+	if isAbsent(err) {
+		return true, nil
+	}
+	return n == lockedDisk.Number, err
+}
+
+// retireNamed takes the disk that a request names offline, if it is in the node.
+func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolumeRequest,
+	result *csiproxy.UnstagedVolume) error {
+	lockedDisk, err := s.named(ctx, request.Disk)
+	if err != nil || lockedDisk == nil {
+		return unavailableIfDiskLeft(err)
+	}
+	defer lockedDisk.Release()
+	state, err := lockedDisk.State(ctx)
+	if err != nil {
+		return unavailableIfDiskLeft(err)
+	}
+	held := heldDisk{LockedDisk: lockedDisk, staging: s}
+	defer held.unlockInWindows()
+	if !state.Offline && !request.Force { // an offline disk has no volumes
+		if err := held.lockOthers(ctx, ""); err != nil {
+			return err
+		}
+	}
+	result.DiskOffline, err = held.retire(ctx)
+	return unavailableIfDiskLeft(err)
+}
+
+// named locks the disk that a request names. It returns nil if that isn't in the node.
+func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*usage.LockedDisk, error) {
+	lockedDisk, err := s.take(ctx, wanted, 0)
+	if isAbsent(err) {
+		return nil, nil
+	}
+	return lockedDisk, err
+}
+
+// heldDisk is a locked disk on its way offline. It keeps its volumes locked, which stops programs from opening them before.
+type heldDisk struct {
+	*usage.LockedDisk
+	staging *Staging
+	locked  []windowsLock
+
+	volumes  opendisk.Volumes
+	areKnown bool // the disk has said which volumes it has
+}
+
+// windowsLock is a handle that has Windows' lock of a volume, which is written out.
+type windowsLock struct {
+	id csiproxy.VolumeID
+	win.DeviceHandle
+}
+
+// unlockInWindows closes the handles that have the locks.
+func (d *heldDisk) unlockInWindows() {
+	for _, h := range d.locked {
+		h.Close()
+	}
+	d.locked = nil
+}
+
+func (d *heldDisk) hasLocked(_ uint32, name string) bool {
+	return slices.ContainsFunc(d.locked, func(h windowsLock) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
+}
+
+// unmount unmounts a volume of the disk once all of the disk's volumes are locked in Windows. If somebody uses one of them,
+// IsInUse is true of the error.
+func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) error {
+	if err := d.lockOthers(ctx, volume.ID); err != nil {
+		return err
+	}
+	h, err := d.staging.Volumes.UnmountUnused(ctx, volume, stagingPath)
+	if err == nil {
+		d.locked = append(d.locked, windowsLock{volume.ID, h})
+	}
+	return err
+}
+
+// lockOthers locks the volumes of the disk in Windows, all but id. If somebody uses one of them, IsInUse is true of the
+// error. If one of them is mounted, so that the disk stays online, it locks none.
+//
+// A volume that can't be locked for another reason isn't locked: on a sick disk, it mustn't keep id mounted. For the same
+// reason, if the disk doesn't say which volumes it has, retire asks again.
+func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
+	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
+		return nil
+	}
+	d.areKnown = true
+	others := maps.Clone(d.volumes)
+	maps.DeleteFunc(others, func(_ uint32, name string) bool { return id.Equal(csiproxy.VolumeID(name)) })
+	mounted, err := d.staging.Disks.DirectoriesOf(ctx, others)
+	if err != nil || len(mounted) > 0 {
+		return nil
+	}
+	for _, name := range others {
+		h, err := d.staging.Volumes.Lock(ctx, csiproxy.VolumeID(name))
+		switch {
+		case err == nil:
+			d.locked = append(d.locked, windowsLock{csiproxy.VolumeID(name), h})
+		case IsInUse(err):
+			return err
+		}
+	}
+	return nil
+}
+
+// retire takes the disk offline unless one of its volumes is mounted, and reports whether it was online
+// before. A disk that was staged read-only is writable from then on.
+//
+// retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
+// one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
+// documented: DynamicDiskPartitioner relies on it, win32diskimager goes on if it is refused, and WSL
+// closes its handles first. So if Windows refuses, retire closes them, too, and asks again at once. A
+// process that opens one of the volumes between these two calls loses what it has written and not yet
+// flushed, as it would if the disk were pulled out. That can be no pod: none of the volumes is mounted
+// at a path or has a link to it, so such a process uses a drive letter or the volume's name. To leave the
+// disk online instead would keep its PersistentVolume from ever being detached.
+//
+// Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
+// (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
+func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
+	retired := win.DiskState{Offline: true}
+	state, err := d.State(ctx)
+	if err != nil || state == retired {
+		return false, err
+	}
+	disks := d.staging.Disks
+	var toFlush opendisk.Volumes // those that aren't locked
+	if !state.Offline {
+		if !d.areKnown {
+			if d.volumes, err = disks.Volumes(ctx, d.LockedDisk); err != nil {
+				return false, err
+			}
+		}
+		paths, err := disks.DirectoriesOf(ctx, d.volumes)
+		if err != nil || len(paths) > 0 {
+			return false, err
+		}
+		for _, h := range d.locked {
+			if err := h.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
+				d.staging.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
+			}
+		}
+		toFlush = maps.Clone(d.volumes)
+		maps.DeleteFunc(toFlush, d.hasLocked)
+	}
+	err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
+	if err != nil && len(d.locked) > 0 {
+		d.staging.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
+			"disk", d.Number, "err", err)
+		d.unlockInWindows()
+		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
+	}
+	return !state.Offline && err == nil, err
+}

@@ -1,0 +1,363 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/published"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// VolumeSystem has the Windows calls that the operations on volumes make.
+type VolumeSystem interface {
+	win.DeviceOpener
+	win.Notices
+	win.Volumes
+	win.Files
+	win.Registry
+	win.Processes
+}
+
+// VolumeOptions change how the operations behave. The zero value is the default.
+type VolumeOptions struct {
+	// AllowRecognizedData lets FormatVolume write over data of another system that it recognises. Default: it
+	// refuses. A volume with a file system that Windows knows is refused always.
+	AllowRecognizedData bool
+	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
+	// csiproxy.FormatOptions has them. Default: whom Windows lets.
+	Writers []string
+	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
+
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
+	// Locker.
+	Locks *usage.Locker
+	// Users finds who uses disks and volumes. Default: one of its own.
+	Users *usage.Finder
+}
+
+// Volumes are the volumes of a node. All methods may be called concurrently.
+type Volumes struct {
+	sys     VolumeSystem
+	paths   *pathpolicy.Policy
+	options VolumeOptions
+}
+
+// NewVolumes returns the operations on the volumes of sys. paths says which paths are
+// allowed.
+func NewVolumes(sys VolumeSystem, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
+	return &Volumes{sys: sys, paths: paths, options: o}
+}
+
+// Timeouts for states that pass by themselves.
+const (
+	arrivalTimeout = 10 * time.Second // until a partition has its volume
+	repairTimeout  = 15 * time.Second // until Windows' list of volumes has a volume
+	repairInterval = 500 * time.Millisecond
+	// updateInterval is the time from one update of Windows' list of volumes to the next: that asks all
+	// disks, and it finds nothing if it comes before the volume does.
+	updateInterval = 10 * time.Second
+)
+
+// ListVolumesOnDisk implements [published.VolumeOperations].
+func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, partition uint32) (_ []csiproxy.VolumeID, err error) {
+	defer v.options.Runner.Done("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
+	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	wanted, err := dataPartitions(ctx, h, partition)
+	if err != nil || len(wanted) == 0 {
+		return []csiproxy.VolumeID{}, err
+	}
+	return v.arrived(ctx, h, wanted)
+}
+
+// arrived waits for the volumes of partitions of a disk, and returns them in the partitions' order.
+func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
+	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		ids = append(ids, csiproxy.VolumeID(volumes[p]))
+	}
+	return ids, nil
+}
+
+// dataPartitions returns the numbers of the data partitions of an online disk: all,
+// or only partition, if that is a data partition.
+func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
+	state, err := h.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if state.Offline {
+		return nil, refuse("the disk is offline; bring it online first")
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if partition == 0 {
+		return opendisk.DataPartitions(layout), nil
+	}
+	for _, p := range layout.Partitions {
+		if p.Number != partition {
+			continue
+		}
+		if opendisk.IsDataPartition(p) {
+			return []uint32{partition}, nil
+		}
+		return nil, nil
+	}
+	return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no partition %d", partition)
+}
+
+// DataVolumeOfDisk implements [published.VolumeOperations].
+func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (_ csiproxy.VolumeID, err error) {
+	defer v.options.Runner.Done("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
+	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	wanted, err := dataPartitions(ctx, h, 0)
+	if err != nil {
+		return "", err
+	}
+	// Partitions are counted, and not volumes: one that hasn't arrived may be the one that is meant.
+	if len(wanted) == 0 {
+		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
+	}
+	if len(wanted) > 1 {
+		return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
+	}
+	ids, err := v.arrived(ctx, h, wanted)
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// GetDiskNumberFromVolumeID implements [published.VolumeOperations].
+func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (_ csiproxy.DiskNumber, err error) {
+	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", volumeObject(id), time.Now(), &err)
+	extent, err := usage.Extent(ctx, v.sys, id)
+	return extent.DiskNumber, err
+}
+
+// open opens the device of a volume. The error is csiproxy.ErrInvalidArgument if id is
+// no volume id, csiproxy.ErrNotFound if the volume isn't there.
+func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Access) (win.DeviceHandle, error) {
+	if err := id.Validate(); err != nil {
+		return win.DeviceHandle{}, err
+	}
+	return win.OpenDevice(ctx, v.sys, win.VolumePath(string(id)), access)
+}
+
+// Information returns the file system of a volume; formatted is false for a raw one.
+func (v *Volumes) Information(ctx context.Context, id csiproxy.VolumeID) (_ win.VolumeInformation, formatted bool, _ error) {
+	if err := id.Validate(); err != nil {
+		return win.VolumeInformation{}, false, err
+	}
+	info, err := v.sys.VolumeInformation(ctx, string(id))
+	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
+		return win.VolumeInformation{}, false, nil
+	}
+	return info, err == nil, err
+}
+
+// IsVolumeFormatted implements [published.VolumeOperations].
+func (v *Volumes) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error) {
+	defer v.options.Runner.Done("IsVolumeFormatted", volumeObject(id), time.Now(), &err)
+	_, formatted, err = v.Information(ctx, id)
+	return formatted, err
+}
+
+// FormatVolume implements [published.VolumeOperations].
+func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err error) {
+	defer v.options.Runner.Done("FormatVolume", volumeObject(id), time.Now(), &err)
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedDisk.Release()
+	lockedVolume, err := lockedDisk.LockVolume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lockedVolume.Release()
+	return v.format(ctx, lockedDisk, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil, true)
+}
+
+// Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
+// those of the options if there are none. It repeats a format that Windows refuses: right after a partition
+// was made, Windows may take the volume for read-only, and virus scanners and the indexer open every new
+// volume for a moment. Before each attempt it checks that the volume is still raw.
+func (v *Volumes) Format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
+	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
+	return v.format(ctx, lockedDisk, lockedVolume, extent, o, writers, false)
+}
+
+// format is Format; with reuse it also empties a volume that checkReusable lets be emptied.
+func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
+	extent win.DiskExtent, o win.FormatOptions, writers []string, reuse bool) error {
+	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
+		return err
+	}
+	isUsual := o == win.FormatOptions{FileSystem: "NTFS", Label: o.Label}
+	var failed error // of the attempt before
+	var updated time.Time
+	err := operation.UntilReady(ctx, func() error {
+		if errors.Is(failed, winerr.ErrorWriteProtect) {
+			if err := lockedDisk.Writable(ctx); err != nil {
+				return &csiproxy.Error{Detail: "the disk itself is read-only", Err: err}
+			}
+		}
+		err := v.checkContent(ctx, lockedVolume.ID, lockedDisk.Disk, extent, reuse)
+		if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+			return &csiproxy.Error{
+				Kind: csiproxy.ErrUnavailable, Err: failed,
+				Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); check it before you try again", err),
+			}
+		}
+		return err
+	}, func() error {
+		start := time.Now()
+		// Windows' list of disks and volumes lags behind: it may lack the volume, or have it as read-only.
+		if o.UpdateList = failed != nil && start.Sub(updated) >= updateInterval; o.UpdateList {
+			updated = start
+		}
+		failed = v.sys.FormatVolume(ctx, string(lockedVolume.ID), o)
+		if failed != nil {
+			failed = fmt.Errorf("while formatting: %w", failed)
+		} else {
+			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", lockedDisk.Number,
+				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
+		}
+		if isUsual && errors.Is(failed, winerr.ErrorInvalidParameter) {
+			// Users have seen this of a volume that had just come, and other times not:
+			// https://github.com/PowerShell/PowerShell/issues/7771
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows can't format the volume yet: %v", failed)
+		}
+		return failed
+	})
+	if err != nil {
+		return err
+	}
+	return v.allowWriters(ctx, lockedVolume, writers, true)
+}
+
+// verify returns an error unless a volume still lies at extent of the disk that is open.
+func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
+	extentAfter, err := usage.Extent(ctx, v.sys, id)
+	if err != nil {
+		return err
+	}
+	if extentAfter != extent {
+		return opendisk.ErrChanged("the volume lies at another place")
+	}
+	return disk.Verify(ctx) // if nil, the number in extent was that of this disk
+}
+
+// checkRaw returns an error unless a volume still lies at extent of the disk that is open and holds
+// nothing. It asks Windows for the file system last, so that the answer is recent: what others make
+// on a raw volume meanwhile is a file system of Windows.
+func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	extentsAfter, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(extentsAfter, []win.DiskExtent{extent}) {
+		err = opendisk.ErrChanged("the volume lies at another place")
+	}
+	if err != nil {
+		return err
+	}
+	geometry, err := disk.Geometry(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := opendisk.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
+	if err != nil {
+		return err
+	}
+	if found != "" && !v.options.AllowRecognizedData {
+		return refuse("it holds " + found)
+	}
+	if err := disk.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+		return err
+	}
+	info, formatted, err := v.Information(ctx, id)
+	if err == nil && formatted {
+		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+	}
+	return err
+}
+
+// GetVolumeStats implements [published.VolumeOperations].
+func (v *Volumes) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (_ published.VolumeStats, err error) {
+	defer v.options.Runner.Done("GetVolumeStats", volumeObject(id), time.Now(), &err)
+	if err := id.Validate(); err != nil {
+		return published.VolumeStats{}, err
+	}
+	space, err := v.sys.DiskFreeSpace(ctx, string(id))
+	return published.VolumeStats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+}
+
+// WriteVolumeCache implements [published.VolumeOperations].
+func (v *Volumes) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) (err error) {
+	defer v.options.Runner.Done("WriteVolumeCache", volumeObject(id), time.Now(), &err)
+	return v.flush(ctx, id)
+}
+
+func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
+	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if errors.Is(err, winerr.ErrorWriteProtect) {
+		return nil // see opendisk.HasNothingToFlush
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return flushHandle(ctx, h)
+}
+
+// flushHandle flushes an open volume. If that has nothing to flush, it succeeds.
+func flushHandle(ctx context.Context, h win.DeviceHandle) error {
+	err := h.Flush(ctx)
+	if opendisk.HasNothingToFlush(err) {
+		return nil
+	}
+	return err
+}
+
+// volumeObject names the volume in errors. A text that is no volume id may hold anything.
+func volumeObject(id csiproxy.VolumeID) string { return "volume " + quote.Text(string(id)) }

@@ -1,0 +1,180 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const (
+	// afterNotice is the time from the list at a notice of Windows to the next list. The interval
+	// doubles with each further list, up to csiproxy.WatchInterval. These lists are needed because a
+	// disk may not answer right after its notice, and its volumes arrive later.
+	afterNotice = 20 * time.Millisecond
+	// watchTimeout is how long a watch goes on while the disks can't be listed: Windows may be
+	// busy, or a service that it needs may be restarting.
+	watchTimeout = time.Minute
+)
+
+// WatchDisks implements [csiproxy.StorageOperations].
+func (s *Staging) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter.Seq2[csiproxy.DiskChanges, error] {
+	return func(yield func(csiproxy.DiskChanges, error) bool) {
+		if err := s.watch(ctx, wanted, yield); err != nil {
+			yield(csiproxy.DiskChanges{}, err)
+		}
+	}
+}
+
+// watch lists the disks at each notice of Windows, and at least every csiproxy.WatchInterval. It yields
+// the difference from what the caller has, until yield returns false. While the caller works on a
+// difference, nothing is listed. So a slow caller gets one difference for all changes meanwhile.
+func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
+	yield func(csiproxy.DiskChanges, error) bool) error {
+	// Notices begin before the first list, so that no arrival is missed between the two. Without
+	// them, arrived is nil, and every change is found by the lists at intervals.
+	arrived, stop, err := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
+	if err == nil {
+		defer stop()
+	}
+	w := watcher{wanted: wanted}
+	interval, lastListed := csiproxy.WatchInterval, time.Now()
+	for first := true; ; {
+		// Each list is an operation of its own; the time that the caller takes in between isn't part of it.
+		changes, err := operation.Run(ctx, "WatchDisks",
+			func(ctx context.Context) (csiproxy.DiskChanges, error) { return s.changes(ctx, &w) })
+		if err != nil && (first || ctx.Err() != nil || time.Since(lastListed) > watchTimeout) {
+			return err
+		}
+		next := time.After(interval)
+		if err == nil {
+			differs := len(changes.Removed)+len(changes.Added)+len(changes.Changed) > 0
+			if (first || differs) && !yield(changes, nil) {
+				return nil
+			}
+			first, lastListed = false, time.Now()
+		}
+		select {
+		case <-arrived:
+			interval = afterNotice
+		case <-next:
+			interval = min(2*interval, csiproxy.WatchInterval)
+		case <-ctx.Done():
+			return &csiproxy.Error{Op: "WatchDisks", Err: ctx.Err()}
+		}
+	}
+}
+
+// changes lists the disks, and returns the difference from what a watcher has.
+func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChanges, err error) {
+	defer s.options.Runner.Done("WatchDisks", "", time.Now(), &err)
+	if err := w.wanted.Validate(); err != nil {
+		return csiproxy.DiskChanges{}, err
+	}
+	all, err := s.Disks.Describe(ctx, csiproxy.Selector{})
+	if err != nil {
+		return csiproxy.DiskChanges{}, err
+	}
+	targetsErr := s.addTargets(ctx, all, s.targetsInTime)
+	if targetsErr != nil && w.wanted.ISCSI != nil {
+		return csiproxy.DiskChanges{}, targetsErr
+	}
+	if targetsErr != nil && !w.withoutTargets {
+		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", targetsErr)
+	}
+	w.withoutTargets = targetsErr != nil
+	return w.update(all), nil
+}
+
+// targetsInTime asks the initiator for its logical units, for stagingSilentTimeout at most. An initiator that
+// doesn't answer, or has a session that doesn't, delays the first list only: later ones get the error at once.
+func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error) {
+	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
+}
+
+// watcher has the disks as one caller of WatchDisks has got them so far.
+type watcher struct {
+	wanted         csiproxy.Selector
+	has            map[csiproxy.DiskNumber]csiproxy.Disk
+	withoutTargets bool // the initiator didn't answer the last time
+}
+
+// update returns the difference between the disks that the caller has got and all, those of the node
+// now. It notes that the caller gets all.
+func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
+	// The number of a disk that hangs may belong to another disk by now. So of two disks with the same
+	// number, the disk without an error counts.
+	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
+	})
+	all = slices.CompactFunc(all, func(a, b csiproxy.Disk) bool { return a.Number == b.Number })
+	had := w.has
+	w.has = make(map[csiproxy.DiskNumber]csiproxy.Disk)
+	for _, disk := range all {
+		before, known := had[disk.Number]
+		if known = known && mayBeSame(before, disk); known {
+			disk = w.completed(disk, before)
+		}
+		if !w.wanted.Matches(disk) {
+			continue
+		}
+		w.has[disk.Number] = disk
+		switch {
+		case !known:
+			c.Added = append(c.Added, disk)
+		case !reflect.DeepEqual(before, disk):
+			c.Changed = append(c.Changed, disk)
+		}
+		if known {
+			delete(had, disk.Number)
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(had)) {
+		c.Removed = append(c.Removed, had[number])
+	}
+	return c
+}
+
+// completed returns disk. If it doesn't answer now, its hardware is filled in from before, the same disk
+// in the last list. So it still matches the selector, and isn't confused with another disk that gets
+// its number.
+func (w *watcher) completed(disk, before csiproxy.Disk) csiproxy.Disk {
+	if disk.Error != "" {
+		disk.SerialNumber, disk.Bus = cmp.Or(disk.SerialNumber, before.SerialNumber), cmp.Or(disk.Bus, before.Bus)
+		disk.Vendor, disk.Product = cmp.Or(disk.Vendor, before.Vendor), cmp.Or(disk.Product, before.Product)
+		if len(disk.Identifiers) == 0 {
+			disk.Identifiers = before.Identifiers
+		}
+		if disk.Location == (csiproxy.Location{}) {
+			disk.Location = before.Location
+		}
+	}
+	if disk.Error != "" || w.withoutTargets {
+		disk.ISCSI = cmp.Or(disk.ISCSI, before.ISCSI)
+	}
+	return disk
+}
+
+// mayBeSame reports whether a and b, which had the same number one after the other, may be one disk.
+// It compares only what both of them have answered.
+func mayBeSame(a, b csiproxy.Disk) bool {
+	if a.SerialNumber != "" && b.SerialNumber != "" && a.SerialNumber != b.SerialNumber {
+		return false
+	}
+	if len(a.Identifiers) > 0 && len(b.Identifiers) > 0 {
+		return slices.ContainsFunc(a.Identifiers,
+			func(id csiproxy.Identifier) bool { return slices.Contains(b.Identifiers, id) })
+	}
+	return true
+}
