@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
@@ -151,7 +151,7 @@ func links(list func(context.Context) (toNothing int, forgotten []string, _ erro
 }
 
 // volumeUse asks how full the volumes of PersistentVolumes are.
-func volumeUse(list func(context.Context) (use []nodeops.Use, leftOut int, _ error)) ask {
+func volumeUse(list func(context.Context) (use []usage.VolumeUse, leftOut int, _ error)) ask {
 	return func(ctx context.Context) ([]prometheus.Metric, error) {
 		use, leftOut, err := list(ctx)
 		all := []prometheus.Metric{gauge(leftOutDesc, leftOut)}

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -51,7 +51,7 @@ type Sources struct {
 	Disks, Mappings               func(context.Context) (map[string]int, error)
 	StagedVolumes, ForeignRecords func(context.Context) (int, error)
 	Links                         func(context.Context) (toNothing int, forgotten []string, _ error)
-	VolumeUse                     func(context.Context) (use []nodeops.Use, leftOut int, _ error)
+	VolumeUse                     func(context.Context) (use []usage.VolumeUse, leftOut int, _ error)
 	MissingVolumes                func(context.Context) (map[string]bool, error)
 }
 

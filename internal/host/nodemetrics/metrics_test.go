@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -165,8 +165,8 @@ func TestInventory(t *testing.T) {
 				links++
 				return links, forgotten, nil
 			},
-			VolumeUse: func(context.Context) ([]nodeops.Use, int, error) {
-				return []nodeops.Use{
+			VolumeUse: func(context.Context) ([]usage.VolumeUse, int, error) {
+				return []usage.VolumeUse{
 					{PersistentVolume: "pv-1", Driver: "disk.example.com", UsedBytes: 1 << 30, SizeBytes: 5 << 40},
 					{PersistentVolume: "pv\x80\u202e", Driver: `"d`, UsedBytes: 1, SizeBytes: 2},
 				}, 7, nil

@@ -66,7 +66,7 @@ const (
 // VolumeUse returns how full the volumes of PersistentVolumes are that CSI drivers have staged and published, and how many of these
 // it leaves out: those beyond the first 250, and those that don't answer. It asks a volume only if its disk has just answered, and
 // if no call on the volume hangs. The names are those of kubelet's directories.
-func (n *Node) VolumeUse(ctx context.Context) (use []Use, leftOut int, _ error) {
+func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut int, _ error) {
 	links, _, err := n.groups.Users.AllLinks(ctx) // Links has an error if some are missing
 	if err != nil {
 		return nil, 0, err
@@ -75,7 +75,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []Use, leftOut int, _ error) 
 	if err != nil {
 		return nil, 0, err
 	}
-	var asked []Use
+	var asked []usage.VolumeUse
 	byDriver, known := make(map[string][]int), make(map[string]bool)
 	for _, l := range links.All {
 		_, name := n.groups.Paths.PublishedAt(l.Path)
@@ -88,7 +88,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []Use, leftOut int, _ error) 
 		known[id], known[series] = true, true
 		if leftOut++; leftOut <= mostVolumes {
 			byDriver[driver] = append(byDriver[driver], len(asked))
-			asked = append(asked, Use{VolumeID: id, PersistentVolume: name, Driver: driver})
+			asked = append(asked, usage.VolumeUse{VolumeID: id, PersistentVolume: name, Driver: driver})
 		}
 	}
 	measure := func(ctx context.Context, i int) error {

@@ -64,12 +64,6 @@ func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 	return described, ctx.Err()
 }
 
-// Use is how full the volume of a PersistentVolume is.
-type Use struct {
-	VolumeID, PersistentVolume, Driver string
-	UsedBytes, SizeBytes               uint64
-}
-
 // add adds a condition, which says what is wrong with a volume.
 func add(described *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, message string) {
 	condition := csiproxy.Condition{Reason: reason, Inaccessible: inaccessible, Message: message}

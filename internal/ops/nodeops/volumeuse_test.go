@@ -17,6 +17,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -53,11 +54,11 @@ func (r *rig) claimed(name string) (volume string, disk csiproxy.DiskNumber) {
 }
 
 // wantUse compares what VolumeUse returns with the names of PersistentVolumes.
-func wantUse(t *testing.T, what string, n *nodeops.Node, leftOut int, names ...string) (use []nodeops.Use) {
+func wantUse(t *testing.T, what string, n *nodeops.Node, leftOut int, names ...string) (use []usage.VolumeUse) {
 	t.Helper()
 	use, missing, err := n.VolumeUse(t.Context())
 	simtest.Must(t, err)
-	slices.SortFunc(use, func(a, b nodeops.Use) int { return cmp.Compare(a.PersistentVolume, b.PersistentVolume) })
+	slices.SortFunc(use, func(a, b usage.VolumeUse) int { return cmp.Compare(a.PersistentVolume, b.PersistentVolume) })
 	var got []string
 	for _, v := range use {
 		got = append(got, v.PersistentVolume)

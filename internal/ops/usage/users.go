@@ -370,3 +370,9 @@ func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id csipro
 	}
 	return err == nil && id.Equal(csiproxy.VolumeID(on)), err
 }
+
+// VolumeUse is the used and the whole size of a PersistentVolume's volume.
+type VolumeUse struct {
+	VolumeID, PersistentVolume, Driver string
+	UsedBytes, SizeBytes               uint64
+}
