@@ -55,7 +55,7 @@ type UnstageShareRequest struct {
 type UnstagedShare struct {
 	// Unlinked is set if this call has removed the link to the share.
 	Unlinked bool `json:"unlinked"`
-	// Unmapped is set if this call has removed the share's mapping, because no other staged path
-	// leads to the share.
+	// Unmapped is set if this call has removed the share's mapping, as the last staged path
+	// of the share has gone.
 	Unmapped bool `json:"unmapped"`
 }

@@ -229,8 +229,8 @@ type UnstagedVolume struct {
 	DiskOffline bool `json:"disk_offline"`
 	// LoggedOut is set if this call has logged out of the disk's iSCSI target.
 	LoggedOut bool `json:"logged_out"`
-	// Unmapped is set if this call has removed the share's mapping, because no other staged path
-	// leads to the share.
+	// Unmapped is set if this call has removed the share's mapping, as the last staged path
+	// of the share has gone.
 	Unmapped bool `json:"unmapped"`
 }
 
