@@ -23,10 +23,10 @@ type StartType uint32
 
 // Start types of a service.
 const (
-	StartTypeBoot      StartType = 0 // a driver that the boot loader starts
-	StartTypeSystem    StartType = 1 // a driver that the kernel starts
+	StartTypeBoot      StartType = 0 // a driver, started by the boot loader
+	StartTypeSystem    StartType = 1 // a driver, started by the kernel
 	StartTypeAutomatic StartType = 2 // when the node starts
-	StartTypeManual    StartType = 3 // when somebody starts it
+	StartTypeManual    StartType = 3 // on demand
 	StartTypeDisabled  StartType = 4 // never
 )
 
