@@ -11,8 +11,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 )
 
-// Bounded returns the operations for callers in process: each returns when its caller's context
-// ends, also while Windows doesn't answer. See [operation.Run]. The daemon bounds its calls itself.
+// Bounded returns the operations for callers in process: each returns when the caller's context
+// ends, even while Windows hangs. See [operation.Run]. The daemon bounds its own calls.
 func (o Operations) Bounded() Operations {
 	return Operations{
 		Disk:       boundedDisk{o.Disk},

@@ -16,13 +16,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// A copy is a disk whose table has ids of a disk that is online, such as the disk of a snapshot beside
-// its original. If a copy is writable when it goes online, Windows gives it new ids. So a copy that is
-// wanted writable is brought online like any other disk, and its contents are checked then. A copy that
-// stays read-only keeps its ids, and can't be online beside its original.
+// A copy is a disk whose partition table has ids of an online disk, such as the disk of a snapshot
+// beside its original. When a writable copy goes online, Windows gives the copy new ids. A copy
+// that should be writable is therefore brought online like any disk, and the contents are checked
+// then. A read-only copy keeps the ids, and must stay offline while the original is online.
 
-// RefuseCopy returns an error if an offline disk is the copy of one that is online. Detaching one of
-// them helps; advice is what else does, for the error.
+// RefuseCopy returns an error if an offline disk is a copy of an online disk. The error's advice is
+// to detach one of them, or to follow advice.
 func (d *Disks) RefuseCopy(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, advice string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	if err == nil && id != "" {
@@ -32,8 +32,8 @@ func (d *Disks) RefuseCopy(ctx context.Context, h *usage.LockedDisk, layout *win
 	return err
 }
 
-// refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online. Only then is the table of
-// an offline disk needed, which Windows may not return.
+// refuseUnwantedCopy calls RefuseCopy if the administrator wants no copies online. Only then does
+// it read the table of the offline disk: Windows may refuse to return the table.
 func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *usage.LockedDisk) error {
 	if !d.options.RefuseClones {
 		return nil
@@ -45,8 +45,9 @@ func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *usage.LockedDisk) err
 	return d.RefuseCopy(ctx, h, layout, "let Windows give it new ids, by leaving out -refuse-clones")
 }
 
-// refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
-// because it is a copy. ids are those in its partition table as Windows last showed it.
+// refuseCollision returns an error if Windows has kept a disk offline, or has taken the disk
+// offline again, for being a copy. ids are from the disk's partition table as Windows last showed
+// the table.
 func (d *Disks) refuseCollision(ctx context.Context, h *usage.LockedDisk, ids []string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, ids)
 	if err != nil {
@@ -59,8 +60,9 @@ func (d *Disks) refuseCollision(ctx context.Context, h *usage.LockedDisk, ids []
 	return ctx.Err()
 }
 
-// findOriginal searches the online disks but n for one with one of ids in its partition table. It returns the name of that disk for
-// errors, and the id; "" if no disk has one. A silent disk is skipped: it may stay silent, and would keep all others offline.
+// findOriginal searches all online disks except n for a disk with any of ids in its partition
+// table. It returns the disk's name for errors, and the shared id; "" if no disk matches. Silent
+// disks are skipped: a disk that stays silent would keep all other disks offline.
 func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	ids []string) (original, id string, _ error) {
 	if len(ids) == 0 {
@@ -80,8 +82,8 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	return "", "", nil
 }
 
-// name names a disk of the node in errors, given the driver that has it. A driver isn't told the numbers of disks
-// that aren't its own.
+// name names a disk of the node in errors, given the driver that owns the disk. A driver only
+// learns the numbers of its own disks.
 func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
 	if own := d.options.Driver; own != "" && own != driver {
 		return "a disk that isn't driver " + quote.Text(own) + "'s"
@@ -89,7 +91,7 @@ func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
 	return diskObject(n)
 }
 
-// idsIfOnline fills in the ids in the table of a disk that is online; none for one that is offline.
+// idsIfOnline fills in the ids in an online disk's table; none for an offline disk.
 func idsIfOnline(ctx context.Context, h *opendisk.Disk, f *found) error {
 	state, err := h.State(ctx)
 	if err != nil || state.Offline {
@@ -100,8 +102,8 @@ func idsIfOnline(ctx context.Context, h *opendisk.Disk, f *found) error {
 	return err
 }
 
-// tableIDs returns the ids in a partition table by which Windows tells disks and volumes
-// apart.
+// tableIDs returns the ids by which Windows distinguishes disks and volumes, from a partition
+// table.
 func tableIDs(l *win.DriveLayout) (ids []string) {
 	if l == nil {
 		return nil
@@ -122,8 +124,8 @@ func tableIDs(l *win.DriveLayout) (ids []string) {
 	return ids
 }
 
-// tableIDsOf is tableIDs for a description of a disk. That has the disk's id only, and no ids of
-// partitions.
+// tableIDsOf is tableIDs for a description of a disk. A description has the disk's id only, and
+// lacks the ids of partitions.
 func tableIDsOf(disk csiproxy.Disk) []string {
 	switch disk.Style {
 	case csiproxy.PartitionStyleGPT:

@@ -19,13 +19,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Hardware returns the disks that match a selector, whatever their iSCSI target, by number. Of each
-// disk it fills in the hardware details that the selector compares, and nothing of the contents. If no
-// disk matches, or the selector names an iSCSI target, it returns all disks. A disk that doesn't answer,
-// but whose number is known, is always among them, with an Error.
+// Hardware returns the disks that match a selector, ignoring the iSCSI target, ordered by number.
+// Each disk has the hardware details that the selector compares, and nothing of the contents. If no
+// disk matches, or the selector names an iSCSI target, Hardware returns all disks. The result
+// always includes silent disks with a known number, with an Error.
 func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	byTarget := wanted.ISCSI != nil
-	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
+	wanted.ISCSI = nil // disks don't report their targets: the caller filters by target
 	asked := detailsFor(wanted)
 	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.hardware, asked,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
@@ -36,13 +36,13 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 		return nil, err
 	}
 	all := described(answers)
-	if byTarget { // the caller's errors list the other disks, too
+	if byTarget { // the caller's errors list all disks
 		return all, nil
 	}
 	return selectMatching(all, wanted), nil
 }
 
-// described returns the disks that were described, by number, and those that don't answer.
+// described returns the disks of answers, ordered by number. A silent disk has an Error.
 func described(answers []found) (all []csiproxy.Disk) {
 	for _, a := range answers {
 		if a.err != nil {
@@ -55,8 +55,8 @@ func described(answers []found) (all []csiproxy.Disk) {
 	return all
 }
 
-// selectMatching returns the disks that match a selector, and those with an error in place of an answer. Without a match it
-// returns all.
+// selectMatching returns the disks that match a selector, and the disks with an error in place of
+// an answer. Without a match, it returns all disks.
 func selectMatching(all []csiproxy.Disk, wanted csiproxy.Selector) []csiproxy.Disk {
 	if !slices.ContainsFunc(all, wanted.Matches) {
 		return all
@@ -64,25 +64,25 @@ func selectMatching(all []csiproxy.Disk, wanted csiproxy.Selector) []csiproxy.Di
 	return slices.DeleteFunc(all, func(s csiproxy.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
 }
 
-// details says what a disk is asked about its hardware, beside its descriptor.
+// details selects what to ask about a disk's hardware, beyond its descriptor.
 type details struct {
 	identifiers bool
-	address     bool // also the NVMe namespace
-	text        bool // of its location
+	address     bool // including the NVMe namespace
+	text        bool // the location text
 }
 
 var everything = details{true, true, true}
 
-// detailsFor returns the details that a selector compares. Identifiers need the address, too, since
-// that has the namespace by which an NVMe disk is asked for them.
+// detailsFor returns the details that a selector compares. Identifiers require the address: the
+// query for an NVMe disk's identifiers needs the namespace, a part of the address.
 func detailsFor(s csiproxy.Selector) details {
 	identifiers := s.Identifier != "" || s.IsZero()
 	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
 	return details{identifiers, address, s.IsZero() || s.AzureLUN != nil}
 }
 
-// Describe is Hardware, but fills in all that is known of each disk that matches, apart from its
-// iSCSI target.
+// Describe is Hardware, but fills in everything known about each matching disk, except its iSCSI
+// target.
 func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	windows, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiprox
 	return d.shared.hardware(ctx, h, detailsFor(wanted))
 }
 
-// hardware describes a disk by its descriptor, and asks it for some details.
+// hardware describes a disk by its descriptor and by the details in asked.
 func (shared *SharedDisks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
 	s := csiproxy.Disk{Number: h.Number}
 	hardware := &h.Hardware
@@ -157,7 +157,7 @@ func (shared *SharedDisks) hardware(ctx context.Context, h *opendisk.Disk, asked
 	return s, nil
 }
 
-// addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
+// addNamespace adds the identifiers of an NVMe namespace that are missing from page 83.
 func (shared *SharedDisks) addNamespace(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
 	if err != nil {
@@ -169,14 +169,14 @@ func (shared *SharedDisks) addNamespace(ctx context.Context, s *csiproxy.Disk, h
 	}{{csiproxy.IdentifierEUI64, namespace.EUI64[:]}, {csiproxy.IdentifierNGUID, namespace.NGUID[:]}} {
 		text := hex.EncodeToString(id.bytes)
 		known := slices.ContainsFunc(s.Identifiers, func(known csiproxy.Identifier) bool { return known.Text == text })
-		if strings.Trim(text, "0") != "" && !known { // all zeros stand for none
+		if strings.Trim(text, "0") != "" && !known { // all zeros mean no identifier
 			s.Identifiers = append(s.Identifiers, csiproxy.Identifier{Kind: id.kind, Text: text})
 		}
 	}
 	return nil
 }
 
-// identifiers returns the designators that name the disk itself.
+// identifiers returns the designators of the disk itself.
 func identifiers(busType win.BusType, ids []win.Identifier) (all []csiproxy.Identifier) {
 	for _, id := range ids {
 		if id.Association != win.AssociationDevice {
@@ -213,8 +213,8 @@ func kindOf(busType win.BusType, id win.Identifier) csiproxy.IdentifierKind {
 	return csiproxy.IdentifierOther
 }
 
-// contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
-// query, contents notes that as the disk's Error.
+// contents fills in a disk's size, state and partitions. If a sick disk refuses a query, contents
+// stores the refusal as the disk's Error.
 func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
@@ -228,7 +228,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 	s.Online, s.ReadOnly = err == nil && !state.Offline, state.ReadOnly
 	layout, err := h.Layout(ctx)
 	if errors.Is(err, winerr.ErrorNotReady) && state.Offline {
-		return nil // an offline disk may refuse this query so, and is there
+		return nil // an offline disk that is present may refuse the query with this error
 	}
 	if err != nil {
 		return noted(&s.Error, err)
@@ -242,7 +242,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 		s.Style = csiproxy.PartitionStyleRAW
 	}
 	for _, p := range layout.Partitions {
-		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
+		if p.Number == 0 || p.Length == 0 { // an unused entry of an MBR
 			continue
 		}
 		described := csiproxy.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
@@ -257,7 +257,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 	return nil
 }
 
-// describeVolume fills in what is on a partition.
+// describeVolume fills in the volume of a partition.
 func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
 	name, err := opendisk.VolumeOfPartition(ctx, d.shared.sys, n, p.Number)
 	if winerr.IsGone(err) {
@@ -285,7 +285,7 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 	return noted(&p.Error, err)
 }
 
-// noted keeps err in note if Windows refused the query, and returns any other error.
+// noted stores err in note if Windows refused the query, and returns any other error.
 func noted(note *string, err error) error {
 	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err
@@ -296,9 +296,9 @@ func noted(note *string, err error) error {
 	return nil
 }
 
-// explainOffline fills in why the disks that match a selector are offline. An offline disk may be a
-// copy of another one. If the selector is zero, the ids of all other disks are in all; otherwise
-// the other disks are asked for them.
+// explainOffline fills in the reason why matching disks are offline. An offline disk may be a copy
+// of another disk. If the selector is zero, all already has the ids of all disks; otherwise
+// explainOffline asks the node's disks for their ids.
 func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted csiproxy.Selector) error {
 	for i := range all {
 		s := &all[i]
@@ -306,7 +306,7 @@ func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted 
 			continue
 		}
 		s.OfflineReason = "reason unknown, often the SAN policy or an administrator"
-		original := "" // what errors call it
+		original := "" // the original's name in errors
 		if wanted.IsZero() {
 			for _, other := range all {
 				if other.Online && s.DiskID != "" && other.DiskID == s.DiskID && other.Style == s.Style {

@@ -25,7 +25,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// DiskSystem is what the operations on disks use of Windows.
+// DiskSystem has the Windows calls of the disk operations.
 type DiskSystem interface {
 	win.Devices
 	win.Notices
@@ -33,35 +33,38 @@ type DiskSystem interface {
 	usage.System
 }
 
-// DiskOptions change how the operations behave. The zero value is the default.
+// DiskOptions configure the operations. The zero value is the default.
 type DiskOptions struct {
-	// AllowRecognizedData lets PartitionDisk write over data of another system that it recognises. Default: it
-	// refuses. A volume with a file system that Windows knows is refused always.
+	// AllowRecognizedData lets PartitionDisk overwrite data that it recognises as another system's.
+	// Default: PartitionDisk refuses. A volume with a file system known to Windows is always
+	// refused.
 	AllowRecognizedData bool
-	// RefuseClones refuses to bring a disk online that has the ids of a disk which is online, such
-	// as a snapshot next to its original. Default: Windows gives it new ids.
+	// RefuseClones keeps a disk offline if its ids are those of an online disk, as with a snapshot
+	// next to its original. Default: Windows gives the copy new ids.
 	RefuseClones bool
-	// Driver is the name of the driver to whose disks the system is limited. Default: it has those of the node.
+	// Driver is the name of the driver to whose disks the system is limited. Default: the system
+	// has all disks of the node.
 	Driver string
-	// Shared is what the operations on the disks of a node and of its drivers share. Default: one of its own.
+	// Shared is the state shared by the disk operations of a node and of its drivers. Default: a
+	// new SharedDisks.
 	Shared *SharedDisks
 
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new Runner.
 	Runner *operation.Runner
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
-	// Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
+	// one Locker. Default: a new Locker.
 	Locks *usage.Locker
-	// Users finds who uses disks and volumes. Default: one of its own.
+	// Users finds who uses disks and volumes. Default: a new Finder.
 	Users *usage.Finder
 }
 
-// DefaultSilentDiskTimeout is the default of DiskOptions.SilentDiskTimeout.
+// DefaultSilentDiskTimeout is the default of SharedDiskOptions.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
-// SharedDisks is what the operations on the disks of a node and of its drivers share: the queries of all disks, and what is
-// known from them.
+// SharedDisks is the state shared by the disk operations of a node and of its drivers: the queries
+// of all disks, and their findings.
 type SharedDisks struct {
 	sys     DiskSystem
 	log     *slog.Logger
@@ -71,25 +74,26 @@ type SharedDisks struct {
 
 	all      *devices // the disks
 	adapters *devices
-	queries  queries // of both
+	queries  queries // of disks and adapters
 }
 
-// SharedDiskOptions change how all disks are queried. The zero value is the default.
+// SharedDiskOptions configure the queries of all disks. The zero value is the default.
 type SharedDiskOptions struct {
-	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
-	// answer. Default: DefaultSilentDiskTimeout.
+	// SilentDiskTimeout is how long calls on all disks wait for a silent disk. Default:
+	// DefaultSilentDiskTimeout.
 	SilentDiskTimeout time.Duration
-	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
-	// these don't answer or answer with errors, whenever that number changes. Default: none.
+	// OnSkippedDisks is called with the number of disks that calls on all disks skip, because the
+	// disks are silent or answer with errors, whenever the number changes. Default: none.
 	OnSkippedDisks func(count int)
 
-	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	// OwnerOf returns the name of the driver that owns an open disk; "" for a disk without an
+	// owner. Default: no disk has an owner.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
-	// Logger gets the disks that the queries pass over. Default: none.
+	// Logger gets the disks that the queries skip. Default: none.
 	Logger *slog.Logger
 }
 
-// NewSharedDisks returns what the operations on the disks of the node sys share.
+// NewSharedDisks returns the state shared by the disk operations on the node sys.
 func NewSharedDisks(sys DiskSystem, o SharedDiskOptions) *SharedDisks {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.SilentDiskTimeout <= 0 {
@@ -103,15 +107,15 @@ func NewSharedDisks(sys DiskSystem, o SharedDiskOptions) *SharedDisks {
 	return shared
 }
 
-// Disks are the disks of a node, or those of one driver. All methods may be called concurrently.
+// Disks are the disks of a node, or of one driver. All methods may be called concurrently.
 type Disks struct {
 	sys     DiskSystem
 	options DiskOptions
 	shared  *SharedDisks
 }
 
-// NewDisks returns the operations on the disks of sys. Where a driver's disk is compared with others, as with the original of
-// a clone, these are all disks of the node.
+// NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
+// disks, as with the original of a clone, cover all disks of the node.
 func NewDisks(sys DiskSystem, o DiskOptions) *Disks {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	paths := pathpolicy.Default()
@@ -120,7 +124,7 @@ func NewDisks(sys DiskSystem, o DiskOptions) *Disks {
 	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewSharedDisks(sys, SharedDiskOptions{Logger: o.Logger}))}
 }
 
-// OwnerText says in errors whose disks these are: "the node", or a driver.
+// OwnerText returns the disks' owner for errors: "the node", or a driver.
 func (d *Disks) OwnerText() string {
 	if d.options.Driver == "" {
 		return "the node"
@@ -128,16 +132,16 @@ func (d *Disks) OwnerText() string {
 	return "driver " + d.options.Driver + ", by its patterns in the file of drivers,"
 }
 
-// scanTimeout returns how long a rescan or a query may take, from the timeout for one silent disk. A
-// rescan waits for adapters that don't answer, and then for such disks. One that takes longer than that
-// hangs in the list of disks or in the device tree. Without a timeout, calls that stage a volume would
-// wait for it until their deadlines.
+// scanTimeout returns how long a rescan or a query may take, given the timeout for one silent disk.
+// A rescan waits for silent adapters, and then for silent disks. A rescan that takes longer hangs
+// in the list of disks or in the device tree. The timeout keeps a hanging rescan from delaying
+// calls that stage a volume until their deadlines.
 func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
 
 // diskObject names the disk in errors.
 func diskObject(n csiproxy.DiskNumber) string { return "disk " + n.String() }
 
-// open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
+// open opens the disk n. A missing disk is csiproxy.ErrNotFound.
 func (d *Disks) open(ctx context.Context, n csiproxy.DiskNumber, access win.Access) (*opendisk.Disk, error) {
 	h, err := opendisk.Open(ctx, d.sys, n, access)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,19 +150,19 @@ func (d *Disks) open(ctx context.Context, n csiproxy.DiskNumber, access win.Acce
 	return h, err
 }
 
-// noSuchDisk says in err which disks there are.
+// noSuchDisk adds the existing disks to err.
 func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error) error {
 	numbers, listErr := d.numbers(ctx)
 	if listErr != nil || slices.Contains(numbers, n) {
 		return err
 	}
-	if len(numbers) == 0 { // disks whose numbers aren't known are disks, too
+	if len(numbers) == 0 { // disks with unknown numbers are disks, too
 		if paths, listErr := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk); listErr != nil || len(paths) > 0 {
 			return err
 		}
 	}
 	has := d.OwnerText() + " has " + enumerate(numbers)
-	if d.options.Driver == "" { // the error of a driver's system says the rest
+	if d.options.Driver == "" { // a driver's system returns errors with the rest
 		has = fmt.Sprintf("there is no disk %d; %s", n, has)
 	}
 	return &csiproxy.Error{Detail: has, Err: err}
@@ -187,8 +191,8 @@ func enumerate(numbers []csiproxy.DiskNumber) string {
 	return b.String()
 }
 
-// take locks the disk that has the number n now: see [usage.Locker.LockDisk].
-func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber) (*usage.LockedDisk, error) {
+// lockDisk locks the disk with the current number n: see [usage.Locker.LockDisk].
+func (d *Disks) lockDisk(ctx context.Context, n csiproxy.DiskNumber) (*usage.LockedDisk, error) {
 	lockedDisk, err := d.options.Locks.LockDisk(ctx, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
@@ -221,7 +225,8 @@ func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online
 	return err == nil && !state.Offline, err
 }
 
-// IsOnline reports whether a disk of the node is online. For a driver it may be another driver's.
+// IsOnline reports whether a disk of the node is online. A driver may ask about disks of all
+// drivers.
 func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
 	h, err := opendisk.Open(ctx, d.shared.sys, n, win.AccessNone)
 	if err != nil {
@@ -235,7 +240,7 @@ func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, erro
 // SetDiskState implements [published.DiskOperations].
 func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) (err error) {
 	defer d.options.Runner.Done("SetDiskState", diskObject(n), time.Now(), &err)
-	h, err := d.take(ctx, n)
+	h, err := d.lockDisk(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -259,25 +264,26 @@ func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online 
 	return d.WhileOnline(ctx, h, state, wanted, nil, func(layout *win.DriveLayout) error {
 		volumes, err := d.AwaitVolumes(ctx, h, layout, wanted)
 		for _, name := range volumes {
-			// The disk is online, whatever is the matter with a volume: the calls that need the volume say so.
+			// The disk is online even if a volume has a problem. Calls on the volume report the
+			// problem.
 			_, _ = d.BringVolumeOnline(ctx, n, name)
 		}
 		return err
 	})
 }
 
-// setOffline takes a disk offline unless a volume of it is mounted in the allowed
-// directories: a pod may be using it.
+// setOffline takes a disk offline. It refuses if one of the disk's volumes is mounted in the
+// allowed directories: a pod may be using the volume.
 func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.DiskState) error {
 	if state.Offline {
 		return nil
 	}
 	volumes, paths, err := d.Mounted(ctx, h)
-	if err != nil { // one error proves nothing
+	if err != nil { // a single error may be transient
 		volumes, paths, err = d.Mounted(ctx, h)
 	}
 	if err != nil {
-		// A broken disk that nobody uses must go offline, too.
+		// A broken, unused disk must go offline, too.
 		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
 			"err", err)
 		paths, err = d.options.Users.MountsOf(ctx, h.Number)
@@ -295,7 +301,8 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 	return d.TakeOffline(ctx, h, volumes, state, win.DiskState{Offline: true, ReadOnly: state.ReadOnly})
 }
 
-// onlineState returns the state that a disk has once it can be used: online and, unless it is staged read-only, writable.
+// onlineState returns the state of a disk that is ready for use: online and, except for a disk
+// staged read-only, writable.
 func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (win.DiskState, error) {
 	if state.Offline || !state.ReadOnly {
 		return win.DiskState{}, nil
@@ -304,23 +311,24 @@ func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.
 	return win.DiskState{ReadOnly: len(staged) > 0}, err
 }
 
-// StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
-// are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
-// that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
+// StagedReadOnly returns where volumes of an online, read-only disk are mounted. A result with
+// paths means that the disk was staged read-only. A disk without mounted volumes may be read-only
+// for another reason: for example, the previous disk in its place was read-only. If the disk has
+// gone offline, StagedReadOnly fails with ErrChanged.
 func (d *Disks) StagedReadOnly(ctx context.Context, h *usage.LockedDisk) (paths []string, _ error) {
 	_, paths, err := d.Mounted(ctx, h)
 	if err != nil || len(paths) > 0 {
 		return paths, err
 	}
 	state, err := h.State(ctx)
-	if err == nil && state.Offline { // an offline disk has no volumes that could be queried
+	if err == nil && state.Offline { // an offline disk has no volumes to query
 		err = opendisk.ErrChanged("it went offline")
 	}
 	return nil, err
 }
 
-// Mounted returns the volumes of an online disk, and in which of the allowed directories they are mounted. Mount points elsewhere
-// may be planted, so they refuse no call.
+// Mounted returns the volumes of an online disk, and the allowed directories where they are
+// mounted. Mount points elsewhere may be planted, and must not cause refusals.
 func (d *Disks) Mounted(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
 	if volumes, err = d.Volumes(ctx, h); err != nil {
 		return nil, nil, err
@@ -331,8 +339,9 @@ func (d *Disks) Mounted(ctx context.Context, h *usage.LockedDisk) (volumes opend
 	return volumes, d.options.Users.Allowed(paths), nil
 }
 
-// Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
-// there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
+// Volumes returns the volumes of an online disk. If a volume of the disk hasn't arrived, and some
+// missing volume is mounted in the allowed directories, the two may be the same: then Volumes waits
+// for the arrival.
 func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
@@ -354,7 +363,7 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 	return volumes, nil
 }
 
-// DirectoriesOf returns the directories that volumes are mounted at.
+// DirectoriesOf returns the directories at which volumes are mounted, sorted.
 func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
 		mountPath, err := d.options.Users.MountedAt(ctx, name)
@@ -367,8 +376,8 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 	return paths, nil
 }
 
-// Timeouts for states that pass by themselves. Windows Server needs up to some
-// seconds to have a fresh disk's partitions and volumes ready.
+// Timeouts for transient states. Windows Server needs up to some seconds to prepare the partitions
+// and volumes of a fresh disk.
 const (
 	freshDiskTimeout = 10 * time.Second
 	volumeTimeout    = 30 * time.Second

@@ -34,7 +34,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 			if err = s.growOnce(ctx, id, &expanded); err != nil {
 				return false, err
 			}
-			// Growing has had Windows read the disk's size again.
+			// growOnce has made Windows read the disk's size again.
 			expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id)
 			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; err != nil || isLarge || timeout < 0 {
 				return isLarge, err
@@ -57,7 +57,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	return expanded, err
 }
 
-// growOnce grows a volume as far as its disk allows now, and notes the result in expanded.
+// growOnce grows a volume as far as its disk currently allows, and updates expanded.
 func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *csiproxy.ExpandedVolume) error {
 	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id)
 	if err != nil {
@@ -67,8 +67,9 @@ func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *
 	return s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
 }
 
-// grow grows a volume as far as its disk allows, sets size to the volume's, and grown if that is larger than size was. If
-// size is 0, it is asked before. An attempt that fails leaves it, so that the next one also counts what that one has grown.
+// grow grows a volume as far as its disk allows. It sets size to the volume's new size, and grown
+// if the new size exceeds the old size. If size is 0, grow first asks for the old size. A failed
+// attempt leaves the old size, and the next attempt also counts the growth of the failed attempt.
 func (s *Staging) grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	size *int64, grown *bool) error {
 	if *size == 0 {

@@ -18,15 +18,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// DiskStates returns how many disks are online and offline, of those that answer. Disks
-// that don't answer are passed to Options.OnSkippedDisks.
+// DiskStates returns the numbers of online and offline disks, among the disks that answer.
+// Options.OnSkippedDisks gets the number of silent disks.
 func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
 	online, offline, err := n.groups.Disks.States(ctx)
 	return map[string]int{"online": len(online), "offline": offline}, err
 }
 
-// StagedVolumes returns how many volumes are mounted below the allowed directories. A volume with more mount points than Windows can
-// list isn't counted.
+// StagedVolumes returns the number of volumes mounted below the allowed directories. It excludes
+// volumes with more mount points than Windows can list.
 func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	names, err := n.calls.FindVolumes(ctx)
 	if err != nil {
@@ -54,20 +54,22 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 
 // The bounds of VolumeUse.
 const (
-	// mostVolumes is how many volumes VolumeUse asks.
+	// mostVolumes is the maximum number of volumes that VolumeUse asks.
 	mostVolumes = 250
-	// longestNames is how long the names of a PersistentVolume and a driver are at most, together.
+	// longestNames is the maximum combined length of the names of a PersistentVolume and a driver.
 	longestNames = 512
-	// volumesAtOnce is how many volumes of a driver it asks at one time, and volumesTimeout how long it waits for all.
+	// volumesAtOnce is how many volumes of a driver VolumeUse asks concurrently, and volumesTimeout
+	// how long it waits for all volumes.
 	volumesAtOnce  = 16
 	volumesTimeout = time.Second
 )
 
-// VolumeUse returns how full the volumes of PersistentVolumes are that CSI drivers have staged and published, and how many of these
-// it leaves out: those beyond the first 250, and those that don't answer. It asks a volume only if its disk has just answered, and
-// if no call on the volume hangs. The names are those of kubelet's directories.
+// VolumeUse returns how full the PersistentVolumes are that CSI drivers have staged and published,
+// and the number of omitted volumes: those beyond the first 250, and silent volumes. VolumeUse asks
+// a volume only if the volume's disk has just answered and no call on the volume hangs. The names
+// come from kubelet's directories.
 func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut int, _ error) {
-	links, _, err := n.groups.Users.AllLinks(ctx) // Links has an error if some are missing
+	links, _, err := n.groups.Users.AllLinks(ctx) // Links returns an error for an incomplete search
 	if err != nil {
 		return nil, 0, err
 	}
@@ -81,7 +83,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 		_, name := n.groups.Paths.PublishedAt(l.Path)
 		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path.String())
 		id := links.ByPath[win.LowerName(staging)].Link.Volume
-		series := driver + `\` + name // each may come once, also if a link or directory is planted
+		series := driver + `\` + name // each series may occur once, even if a link or directory is planted
 		if name == "" || id == "" || len(series) > longestNames || known[id] || known[series] {
 			continue
 		}
@@ -115,9 +117,9 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 	return use, leftOut - len(use), ctx.Err()
 }
 
-// Links returns how many links in the allowed directories lead to nothing, or to a directory whose
-// volume was unmounted, and the paths of the others that kubelet has lost track of, sorted. If not
-// all are known, it has an error.
+// Links returns the number of links in the allowed directories that lead to nothing, or to a
+// directory whose volume was unmounted. forgotten has the sorted paths of the remaining links that
+// kubelet has lost track of. If the search is incomplete, Links returns an error.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {
@@ -131,7 +133,7 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 		if ctx.Err() != nil {
 			return 0, nil, ctx.Err()
 		}
-		if err == nil && reason != "" { // else it leads outside, say, and isn't ours
+		if err == nil && reason != "" { // otherwise the link is foreign, for example leads outside
 			toNothing++
 			continue
 		}
@@ -143,13 +145,14 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	return toNothing, forgotten, nil
 }
 
-// ForeignRecords returns how many files among the records of mappings are none.
+// ForeignRecords returns the number of foreign files among the records of mappings.
 func (n *Node) ForeignRecords(ctx context.Context) (int, error) {
 	paths, err := shares.ForeignRecords(ctx, n.calls)
 	return len(paths), err
 }
 
-// MissingVolumes says of each volume of Options.ProtectedVolumes whether no disk of the node has it.
+// MissingVolumes returns for each volume of Options.ProtectedVolumes whether the volume is missing
+// from all disks of the node.
 func (n *Node) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	return n.groups.Users.MissingVolumes(ctx)
 }
@@ -164,8 +167,8 @@ var mappingStates = map[win.SMBMappingStatus]string{
 	win.SMBMappingReconnecting: "reconnecting",
 }
 
-// MappingStates returns how many SMB global mappings there are, by the state that Windows
-// tells. That is how they were when they were used last.
+// MappingStates returns the number of SMB global mappings in each state. Windows reports a
+// mapping's state as of the mapping's last use.
 func (n *Node) MappingStates(ctx context.Context) (map[string]int, error) {
 	mappings, err := n.groups.Mappings.List(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.
 		})
 	ids := make(map[csiproxy.DiskNumber]published.DiskIDs, len(all))
 	for _, a := range all {
-		// A disk that doesn't answer has its last number, which another disk may have by now.
+		// A silent disk has its last number, which may belong to another disk by now.
 		if _, answered := ids[a.number]; a.err == nil || !answered {
 			ids[a.number] = a.ids
 		}
@@ -71,7 +71,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	// First, so that a protected volume that comes meanwhile is among the protected disks.
+	// Missing volumes first: a protected volume arriving later is then among the protected disks.
 	missing, err := d.options.Users.MissingNames(ctx)
 	if err != nil {
 		return nil, err
@@ -95,9 +95,9 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	return locations, err
 }
 
-// page83 returns the first device-associated identifier with a code set that
-// drivers can compare. Type isn't compared: drivers have compared this very
-// choice since the first version of the API.
+// page83 returns the first device-associated identifier with a code set that drivers can compare.
+// It ignores the identifier's type: drivers have compared exactly this choice since the first
+// version of the API.
 func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 	ids, err := h.Identifiers(ctx)
 	if err != nil {
@@ -117,15 +117,15 @@ func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 	return "", nil
 }
 
-// location is where a disk is attached. at is nil if that is told neither by a text nor by an address, or
-// without a LUN.
+// location is where a disk is attached. at is nil if text and address leave the location, or its
+// LUN, unknown.
 type location struct {
 	at        *published.DiskLocation
-	azureData bool // it is known as a data disk of Azure
+	azureData bool // the disk is known as a data disk of Azure
 }
 
-// location asks for the text in which Windows says where a disk is attached. Only if the text is of no
-// known form, or missing, the SCSI address counts: a disk whose text has no LUN has none of use.
+// location asks Windows for the text of a disk's location. The SCSI address counts only if the text
+// is missing or of unknown form: if the text has no LUN, the address has no useful LUN.
 func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
 	descriptor := h.Hardware.Descriptor
 	if descriptor.BusType == win.BusTypeNVMe {
@@ -145,7 +145,7 @@ func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l lo
 		if err != nil || address == nil {
 			return l, err
 		}
-		// Bus is the PCI bus in a location text, which an address doesn't have.
+		// Bus is the PCI bus in a location text; an address has no PCI bus.
 		l.at = &published.DiskLocation{Adapter: decimal(address.PortNumber), Target: decimal(address.TargetID),
 			LUNID: decimal(address.LUN)}
 		l.azureData = opendisk.IsAzureData(descriptor, text, address)
@@ -153,15 +153,14 @@ func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l lo
 	return l, nil
 }
 
-// hasLUNs reports whether the LUN in a disk's SCSI address means anything. Windows also has such
-// an address, with a LUN that a volume's disk may have, for
-//   - a file that is attached as a disk. Windows Server 2019 shows the scratch space of each
-//     container so.
-//   - an IDE disk, as Azure's temporary disk on machines of generation 1 is
+// hasLUNs reports whether the LUN in a disk's SCSI address is meaningful. Windows also gives a SCSI
+// address, with a LUN that a volume's disk may have, to
+//   - a file attached as a disk, such as each container's scratch space on Windows Server 2019
+//   - an IDE disk, such as Azure's temporary disk on machines of generation 1
 //
-// A driver that compares the LUN alone, as that of Azure Disk does, would take these for a volume's
-// disk. Their location texts have no LUN: they are a path, or end with "Channel 1 : Device 0". The
-// published daemon returns none either.
+// A driver comparing the LUN alone, such as the driver of Azure Disk, would take these disks for a
+// volume's disk. Their location texts have no LUN: the text is a path, or ends with "Channel 1 :
+// Device 0". The published daemon returns no location for them either.
 //
 // Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038
 func hasLUNs(bus win.BusType) bool {
@@ -172,9 +171,8 @@ func hasLUNs(bus win.BusType) bool {
 	return true
 }
 
-// namespaceLocation is the location of an NVMe disk. The location text has no namespace. Only one
-// cloud's driver looks disks up by their locations: that of Azure, by LUNID alone. Other NVMe disks
-// have no location.
+// namespaceLocation is the location of an NVMe disk. The location text lacks the namespace. Only
+// Azure's driver looks disks up by location, by LUNID alone. NVMe disks elsewhere have no location.
 func (shared *SharedDisks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*published.DiskLocation, error) {
 	address, namespace, err := shared.address(ctx, h)
 	if err != nil {
@@ -194,12 +192,12 @@ func (shared *SharedDisks) namespaceLocation(ctx context.Context, h *opendisk.Di
 	return &location, nil
 }
 
-// address returns a disk's SCSI address, nil if it has none, and its NVMe namespace, 0 if it is no NVMe
-// disk or the namespace isn't known.
+// address returns a disk's SCSI address, nil for none, and its NVMe namespace, 0 if unknown or if
+// the disk isn't NVMe.
 //
-// Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native driver of Server
-// 2025, which an administrator may choose, a disk has no SCSI layer. If it refuses the query, the
-// namespace isn't known.
+// Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native driver of
+// Server 2025, an option for administrators, a disk lacks the SCSI layer. If the disk refuses the
+// query, the namespace is unknown.
 func (shared *SharedDisks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
 	address, err := h.SCSIAddress(ctx)
 	if err != nil {

@@ -18,13 +18,16 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// WhileOnline brings a disk online in the wanted state, has judge look at it, and calls use with the disk's partition table.
-// Windows need not show what is on a disk that is offline, so judge can't look before. judge may be nil. The disk stays online,
-// unless judge or use refuses it, or the caller gives up before use: then it is put back (see [Disks.PutBack]).
+// WhileOnline brings a disk online in the wanted state, lets judge examine the disk, and calls use
+// with the disk's partition table. judge runs after the disk is online, because Windows may hide
+// the contents of an offline disk. judge may be nil. The disk stays online, except if judge or use
+// refuses the disk, or if the caller gives up before use: then the disk is put back (see
+// [Disks.PutBack]).
 //
-// When Windows handles the arrival of a disk, it may take the disk offline again; no public source says whether it does, or
-// when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. A copy of an online
-// disk is refused when it stays offline: see [Disks.refuseCollision].
+// While Windows handles the arrival of a disk, Windows may take the disk offline again; public
+// sources don't say whether, or until when. If the disk has gone offline when use fails,
+// WhileOnline repeats all steps, for 30 seconds. A copy of an online disk is refused when the copy
+// stays offline: see [Disks.refuseCollision].
 func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	judge, use func(layout *win.DriveLayout) error) (err error) {
 	isUsed := false
@@ -77,14 +80,15 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 	return err
 }
 
-// wentOffline reports whether a disk that was brought online is offline, or read-only, now.
+// wentOffline reports whether a disk brought online is now offline or read-only.
 func wentOffline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
 	state, err := h.State(ctx)
 	return err == nil && mustChange(state, wanted)
 }
 
-// onlineAgain is how often a copy of an online disk is brought online before it is refused: Windows may give a copy new ids only
-// when it goes online once more, and only if it is writable.
+// onlineAgain is how often a copy of an online disk is brought online before the refusal: Windows
+// may give a copy new ids only when the copy goes online once more, and only if the copy is
+// writable.
 func onlineAgain(wanted win.DiskState) int {
 	if wanted.ReadOnly {
 		return 1
@@ -92,18 +96,18 @@ func onlineAgain(wanted win.DiskState) int {
 	return 2
 }
 
-// How often WhileOnline brings a disk online.
+// Intervals and timeout for bringing a disk online in WhileOnline.
 const (
 	onlineTimeout         = 30 * time.Second
 	onlineInterval        = 50 * time.Millisecond
 	onlineLongestInterval = time.Second
 )
 
-// errWentOffline is the error of a wait that WhileOnline is to begin anew.
+// errWentOffline is the error of a wait that WhileOnline should start again.
 var errWentOffline = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
 
-// IsRefusal reports whether err refuses a disk for good: until somebody changes the disk or the request. Windows' own errors
-// may pass, and don't count.
+// IsRefusal reports whether err refuses a disk until somebody changes the disk or the request.
+// Windows' own errors don't count: they may be transient.
 func IsRefusal(err error) bool {
 	switch csiproxy.KindOf(err) {
 	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:
@@ -112,17 +116,18 @@ func IsRefusal(err error) bool {
 	return false
 }
 
-// mustChange reports whether the state of a disk must change before the disk can be used in the wanted state. That a disk becomes
-// read-only isn't up to WhileOnline: for that, StageVolume takes it offline before.
+// mustChange reports whether a disk's state must change before use in the wanted state. WhileOnline
+// never makes a disk read-only: StageVolume does so earlier, after taking the disk offline.
 func mustChange(state, wanted win.DiskState) bool {
 	return state.Offline || state.ReadOnly && !wanted.ReadOnly
 }
 
-// bringOnline brings a disk online and, unless it is wanted read-only, makes it writable. It repeats a change that Windows
-// refuses, or accepts without effect, as for a disk that has just arrived.
+// bringOnline brings a disk online and, except for a disk wanted read-only, makes the disk
+// writable. It retries a change that Windows refuses, or accepts without effect, as for a newly
+// arrived disk.
 //
-// Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
-// https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
+// Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays
+// offline), https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
 func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) error {
 	before, err := h.State(ctx)
 	if err != nil || !mustChange(before, wanted) {
@@ -131,7 +136,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
 		if accepted == onlineAgain(wanted) {
-			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
+			layout, _ := h.Layout(ctx) // Windows may not return the table of an offline disk
 			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
 				return err
 			}
@@ -156,11 +161,11 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 	return nil
 }
 
-// setOnline changes the state of a disk, which has been verified.
+// setOnline changes the state of a verified disk.
 func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wanted win.DiskState) error {
 	if state.ReadOnly && !wanted.ReadOnly {
-		// Windows mounts the file systems as soon as the disk is online, and mounts them read-only if the disk is. They
-		// stay so. So the disk becomes writable while it is offline.
+		// Windows mounts the file systems as soon as the disk is online. File systems mounted from
+		// a read-only disk stay read-only. The disk must therefore become writable while offline.
 		offline := win.DiskState{Offline: true}
 		if err := h.SetState(ctx, state, offline); err != nil {
 			return err
@@ -177,13 +182,13 @@ func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wante
 	return h.UpdateProperties(ctx)
 }
 
-// PutBack gives a disk that was refused the state back that it had before it was brought online. A
-// failure is only logged: the caller needs to know why the disk was refused. A disk that was online and writable
-// keeps its new state, which is read-only: the next call that needs it writable makes it so.
+// PutBack restores the state of a refused disk from before the disk was brought online. A failure
+// is only logged: the caller needs the reason of the refusal. A disk that was online and writable
+// keeps its new, read-only state: the next call that needs the disk writable makes it writable.
 //
-// The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
-// one may be an administrator's, which Windows remembers, and a volume whose letter was taken away gets
-// none when it comes again.
+// When the disk goes offline, the drive letters of its volumes disappear with the volumes. PutBack
+// leaves the letters assigned: a letter may be an administrator's, which Windows remembers, and a
+// volume that lost its letter gets no letter on its return.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
 func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) {
@@ -211,7 +216,7 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 		if err != nil {
 			return err
 		}
-		if len(paths) > 0 { // somebody has begun to use it
+		if len(paths) > 0 { // somebody has begun to use the disk
 			return refuse("a volume of it is mounted at " + quote.List(paths))
 		}
 	}
@@ -223,12 +228,13 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 	return nil
 }
 
-// TakeOffline flushes the volumes of a disk and changes its state to an offline one. If a flush fails, it goes on: a
-// broken disk must go offline, too.
+// TakeOffline flushes the volumes of a disk and changes the disk's state to an offline state. It
+// goes on after a failed flush: a broken disk must go offline, too.
 //
-// A disk that was staged read-only becomes writable: Windows keeps the attribute for the disk's place, and the next disk
-// there would inherit it. One call to Windows does both. With two, the disk could leave or the process
-// die in between, and a repeated UnstageVolume may not know the disk any more.
+// A disk staged read-only becomes writable: Windows keeps the attribute for the disk's place, and
+// the next disk there would inherit the attribute. Both changes are one call to Windows. Between
+// two calls, the disk could leave or the process die, and a repeated UnstageVolume may no longer
+// know the disk.
 func (d *Disks) TakeOffline(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes,
 	from, to win.DiskState) error {
 	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {
@@ -259,7 +265,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes op
 	if err == nil || from.Offline == to.Offline || from.ReadOnly == to.ReadOnly {
 		return err
 	}
-	// No public code changes both in one call, so Windows may refuse that forever.
+	// No public code changes both in one call, and Windows may refuse the combination forever.
 	step := win.DiskState{Offline: to.Offline, ReadOnly: from.ReadOnly}
 	if stepErr := h.SetState(ctx, from, step); stepErr != nil {
 		return err
@@ -267,7 +273,6 @@ func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes op
 	return h.SetState(ctx, step, to)
 }
 
-// flush flushes a volume.
 func (d *Disks) flush(ctx context.Context, name string) error {
 	h, err := win.OpenDevice(ctx, d.sys, win.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// The layout that Windows' own tools make on disks of 16 GiB or more: a reserved
-// partition that ends at 16 MiB, then one of basic data; partitions end on whole MiB.
-// On small disks those tools go on to the last usable sector: the published tests
-// record a partition of 1056947712 bytes on a disk of 1 GiB, which ends 33 sectors
-// before the end of the disk. Ours ends on a whole MiB there, too.
+// The layout of Windows' own tools on disks of 16 GiB or more: a reserved partition that ends at 16
+// MiB, then a basic data partition; partitions end on whole MiB. On small disks, Windows' tools use
+// the space up to the last usable sector: the published tests record a partition of 1056947712
+// bytes on a disk of 1 GiB, ending 33 sectors before the disk's end. Our partitions end on whole
+// MiB there, too.
 const (
 	mebibyte          = 1 << 20
 	reservedEnd       = 16 * mebibyte
@@ -35,7 +35,7 @@ const (
 // PartitionDisk implements [published.DiskOperations].
 func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", diskObject(n), time.Now(), &err)
-	h, err := d.take(ctx, n)
+	h, err := d.lockDisk(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 		return err
 	}
 	shown, err := d.LookBeforeChange(ctx, h, before)
-	if err != nil || before.Offline && shown != nil { // its volumes come when a caller brings it online
+	if err != nil || before.Offline && shown != nil { // the volumes arrive when a caller brings the disk online
 		return err
 	}
 	wanted, err := d.onlineState(ctx, h, before)
@@ -66,18 +66,19 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	})
 }
 
-// LookBeforeChange returns an error if a disk must stay as it is, offline or read-only: it holds data of another system, or is an
-// unwanted copy. It returns the disk's table if Windows shows partitions in it, which for a disk that is offline it may do only
-// once the disk is online.
+// LookBeforeChange returns an error if a disk must stay offline or read-only, because the disk
+// holds data of another system or is an unwanted copy. It returns the disk's table if Windows shows
+// partitions in the table. For an offline disk, Windows may show partitions only after the disk is
+// online.
 func (d *Disks) LookBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
 	switch {
 	case state.Offline:
-		// If Windows shows partitions, these count: going online, a disk that others partitioned could be
-		// written to, since Windows mounts its volumes and begins to use storage pools.
+		// Partitions of an offline disk count if Windows shows them. Going online could change a
+		// disk partitioned by others: Windows mounts the volumes and starts using storage pools.
 		if shown, err = d.checkOffline(ctx, h); err == nil && shown != nil {
 			err = refuseForeign(shown)
 		}
-	case state.ReadOnly: // it may be in use
+	case state.ReadOnly: // the disk may be in use
 		if shown, err = h.Layout(ctx); err == nil {
 			_, err = d.inspect(ctx, h, shown)
 		}
@@ -85,12 +86,13 @@ func (d *Disks) LookBeforeChange(ctx context.Context, h *usage.LockedDisk, state
 	return shown, err
 }
 
-// WhilePartitioned is WhileOnline for a disk with a data partition. An empty disk gets one, and made tells use that this
-// call has made it. A disk with other contents is an error, and stays as it is.
+// WhilePartitioned is WhileOnline for a disk with a data partition. An empty disk gets a data
+// partition, and made tells use that this call made the partition. Foreign contents are an error,
+// and the disk stays unchanged.
 func (d *Disks) WhilePartitioned(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	use func(layout *win.DriveLayout, made bool) error) error {
-	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is
-	// checked right before each write.
+	// Going online may take a while, and somebody else may partition the disk meanwhile. All checks
+	// are therefore done right before each write.
 	partitionMissing, made := false, false
 	judge := func(layout *win.DriveLayout) (err error) {
 		partitionMissing, err = d.inspect(ctx, h, layout)
@@ -113,16 +115,17 @@ func (d *Disks) WhilePartitioned(ctx context.Context, h *usage.LockedDisk, befor
 	})
 }
 
-// checkOffline returns an error if an offline disk must stay offline: as an unwanted copy, or as a disk with data of
-// another system and no partition table. A user has seen Windows write a signature into the first sector of such a disk
-// (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows shows partitions in it, which it may
-// do only once the disk is online.
+// checkOffline returns an error if an offline disk must stay offline: as an unwanted copy, or as a
+// disk with data of another system and no partition table. A user has seen Windows write a
+// signature into the first sector of such a disk
+// (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows shows
+// partitions in the table, which may happen only after the disk is online.
 func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *win.DriveLayout, _ error) {
 	if err := d.refuseUnwantedCopy(ctx, h); err != nil {
 		return nil, err
 	}
 	layout, err := h.Layout(ctx)
-	if err != nil { // as of some disks that are offline
+	if err != nil { // as for some offline disks
 		layout = nil
 	} else if hasPartition(layout) {
 		return layout, nil
@@ -138,8 +141,9 @@ func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *w
 	return nil, d.refuseRecognized(contents)
 }
 
-// readContents reads what tells whose data a disk holds. layout is the disk's table; nil if Windows returns none. Reading takes a
-// while, so disk and table are verified after it.
+// readContents reads the contents that identify the system whose data a disk holds. layout is the
+// disk's table, or nil if Windows returns no table. Reading takes a while, and ends with a
+// verification of disk and table.
 func readContents(ctx context.Context, h *usage.LockedDisk, geometry win.DiskGeometryEx, layout *win.DriveLayout) (
 	opendisk.Contents, error) {
 	contents, err := opendisk.ReadContents(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
@@ -152,7 +156,8 @@ func readContents(ctx context.Context, h *usage.LockedDisk, geometry win.DiskGeo
 	return contents, err
 }
 
-// refuseRecognized returns an error if a disk that has no partition table holds data of another system.
+// refuseRecognized returns an error if a disk without a partition table holds data of another
+// system.
 func (d *Disks) refuseRecognized(contents opendisk.Contents) error {
 	if found := contents.Recognised; found != "" && !d.options.AllowRecognizedData {
 		return refuse("it has no partition table that Windows reads, but holds " + found)
@@ -160,9 +165,9 @@ func (d *Disks) refuseRecognized(contents opendisk.Contents) error {
 	return nil
 }
 
-// inspect reports whether a data partition is missing from the table of a disk that is online. If one is missing,
-// and the disk holds something else or is too small, inspect returns an error. It reads the table again at the end: if
-// somebody has begun to use the disk meanwhile, the disk has another one.
+// inspect reports whether the table of an online disk lacks a data partition. If the partition is
+// missing, and the disk has foreign contents or is too small, inspect returns an error. At the end,
+// inspect reads the table again: a changed table means that somebody has begun to use the disk.
 func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
 	if hasPartition(layout) {
 		return false, refuseForeign(layout)
@@ -201,7 +206,7 @@ func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.Dr
 	return true, nil
 }
 
-// refuseForeign returns an error for a table with partitions none of which is one of data.
+// refuseForeign returns an error for a table with partitions, but without a data partition.
 func refuseForeign(l *win.DriveLayout) error {
 	if len(opendisk.DataPartitions(l)) > 0 {
 		return nil
@@ -209,8 +214,7 @@ func refuseForeign(l *win.DriveLayout) error {
 	return refuse("it has partitions, but none of a type that Windows makes a volume for")
 }
 
-// hasPartition reports whether a table has a partition other than Microsoft's
-// reserved one.
+// hasPartition reports whether a table has a partition besides Microsoft's reserved partition.
 func hasPartition(l *win.DriveLayout) bool {
 	for _, p := range l.Partitions {
 		switch l.Style {
@@ -228,8 +232,8 @@ func hasPartition(l *win.DriveLayout) bool {
 	return false
 }
 
-// writeTable writes a GPT and a data partition in it, as far as the disk lacks these. layout is its
-// table now.
+// writeTable writes a GPT and its data partition, as far as missing from the disk. layout is the
+// disk's current table.
 func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
 		create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: maximumPartitions}
@@ -237,8 +241,9 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 			return err
 		}
 		d.options.Logger.Info("partition table made", "disk", h.Number, "style", "GPT", "diskID", create.DiskID)
-		// Windows adds its reserved partition by itself, as the documentation of IOCTL_DISK_CREATE_DISK has
-		// it, or leaves that to us: rufus and virtdisk-rs write their own at once.
+		// The documentation of IOCTL_DISK_CREATE_DISK says that Windows adds its reserved partition
+		// by itself. Windows may also leave the partition to us: rufus and virtdisk-rs write their
+		// own at once.
 		d.updateProperties(ctx, h)
 		if err := h.Verify(ctx); err != nil {
 			return err
@@ -268,8 +273,8 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 	return nil
 }
 
-// repeatOn makes a change of a disk that has just been found to have a partition table, and repeats it while Windows refuses it
-// and the disk has that table still.
+// repeatOn makes a change to a disk with a verified partition table, and retries while Windows
+// refuses and the disk still has the same table.
 func repeatOn(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, change func() error) error {
 	isRepeated := false
 	return operation.UntilReady(ctx, func() error {
@@ -281,22 +286,22 @@ func repeatOn(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout,
 	}, change)
 }
 
-// updateProperties has Windows read a new partition table. A failure is only logged, as rufus passes over it: Windows has been
-// told the table when it was written.
+// updateProperties has Windows read a new partition table. A failure is only logged, and ignored by
+// rufus: Windows learned the table when the table was written.
 func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 	if err := h.UpdateProperties(ctx); err != nil {
 		d.options.Logger.Warn("Windows doesn't read a new partition table", "disk", h.Number, "err", err)
 	}
 }
 
-// dataPartition returns the partitions to add to a GPT without a data partition: the reserved one,
-// if it is missing, and one for data.
+// dataPartition returns the partitions to add to a GPT without a data partition: the reserved
+// partition, if missing, and a data partition.
 func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
-	// Numbers are given, as rufus does: a driver that kept a 0 until the table is read again would have
-	// the volume of partition 0, which means the whole disk.
+	// Like rufus, dataPartition sets the numbers: a driver that kept the number 0 until the next
+	// reading of the table would have the volume of partition 0, the whole disk.
 	start, number := int64(0), uint32(0)
-	for _, p := range layout.Partitions { // at most the reserved one, see hasPartition
+	for _, p := range layout.Partitions { // at most the reserved partition, see hasPartition
 		start, number = max(start, p.End()), max(number, p.Number)
 	}
 	if start == 0 {
@@ -326,8 +331,8 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 		RewritePartition: true,
 		Type:             win.PartitionTypeBasicData,
 		ID:               winid.NewGUID(),
-		// Without this attribute, automatic mounting would give the volume a letter, at
-		// once or after the next restart. The attribute doesn't hide the volume.
+		// The attribute keeps automatic mounting from giving the volume a letter, at once or after
+		// the next restart. The volume stays visible.
 		Attributes: win.GPTAttributeNoDriveLetter,
 		Name:       "Basic data partition",
 	}), nil
@@ -337,8 +342,9 @@ func refuse(reason string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
-// AwaitVolumes waits until each data partition of a disk has its volume, and returns the volumes. If the disk goes offline
-// meanwhile, it returns an error: see WhileOnline. layout is the disk's table.
+// AwaitVolumes waits until each data partition of a disk has its volume, and returns the volumes.
+// If the disk goes offline meanwhile, AwaitVolumes returns an error: see WhileOnline. layout is the
+// disk's table.
 func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, wanted win.DiskState) (
 	opendisk.Volumes, error) {
 	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
@@ -350,12 +356,14 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *w
 	})
 }
 
-// onlineGrace is how long a volume may take to come online once it has a name.
+// onlineGrace is how long a named volume may take to come online.
 const onlineGrace = 5 * time.Second
 
-// BringVolumeOnline brings a volume online, and returns its file system, "" if it is raw. Windows does that by itself a moment
-// after the volume has got its name, unless automatic mounting is switched off on the node (mountvol /N). A volume that is
-// online, formatted or not, isn't opened, because the caller couldn't format it while it is open.
+// BringVolumeOnline brings a volume online, and returns its file system, "" for a raw volume.
+// Normally Windows does so by itself a moment after naming the volume; with automatic mounting
+// switched off on the node (mountvol /N), Windows leaves the volume offline. BringVolumeOnline
+// doesn't open an online volume, formatted or raw: an open handle would keep the caller from
+// formatting.
 func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) (fileSystem string, _ error) {
 	fileSystem, err := d.askOnline(ctx, name)
 	if isOffline(err) && !d.mountsByHand(ctx) {
@@ -370,14 +378,14 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, na
 		return fileSystem, nil
 	}
 	refusal := &csiproxy.Error{Object: "volume " + name, Err: err}
-	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // it has just been there, and may come back
+	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // the volume was there a moment ago, and may come back
 		refusal.Kind = csiproxy.ErrUnavailable
 	}
 	return "", refusal
 }
 
-// askOnline returns the file system of a volume that is online, "" if it is raw. If the volume isn't online, isOffline is true of
-// the error.
+// askOnline returns the file system of an online volume, "" for a raw volume. For an offline
+// volume, isOffline is true of the error.
 func (d *Disks) askOnline(ctx context.Context, name string) (fileSystem string, _ error) {
 	info, err := d.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
@@ -403,12 +411,12 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 	return err == nil && off != 0
 }
 
-// onlineVolume brings a volume online that Windows has left offline, and returns its file system. Nobody can be using the volume,
-// since its file system isn't mounted.
+// onlineVolume brings a volume online that Windows has left offline, and returns its file system.
+// The volume is unused, since its file system isn't mounted.
 //
 // The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
-// first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
-// online that isn't. So onlineVolume does that if the documented call has no effect.
+// first (rafawo/virtdisk-rs, force_online_volume), which suggests that Windows may count an offline
+// volume as online. onlineVolume does the same if the documented call has no effect.
 func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem string, _ error) {
 	err := d.setVolumeOnline(ctx, name, win.DeviceHandle.OnlineVolume)
 	if err == nil {
@@ -421,7 +429,7 @@ func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem strin
 		if err := h.OfflineVolume(ctx); err != nil {
 			return err
 		}
-		return h.OnlineVolume(context.WithoutCancel(ctx)) // what was begun
+		return h.OnlineVolume(context.WithoutCancel(ctx)) // finish what was begun
 	})
 	if err != nil {
 		return "", err

@@ -24,43 +24,46 @@ import (
 type devices struct {
 	sys       DiskSystem
 	class     winid.GUID
-	timeout   time.Duration // of a query after which a device that hasn't answered counts as skipped
+	timeout   time.Duration // how long a query waits before a silent device counts as skipped
 	log       *slog.Logger
 	onSkipped func(count int)
 
-	unawaited sync.Map // the interface paths that are being asked by askAnothers
+	unawaited sync.Map // the interface paths with a running askOtherDriver
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
 }
 
-// known is what is known of a device from earlier queries.
+// known is the knowledge about a device from earlier queries.
 type known struct {
-	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
-	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
+	// number is the disk's number, nil if the disk has never answered with a number. A disk keeps
+	// its number until it leaves. A silent disk is therefore still listed, and watchers don't see
+	// the disk leave.
 	number *csiproxy.DiskNumber
-	// driver is whose disk it is, "" if no driver's, and isOwnerKnown whether the disk has told. Only a disk that may
-	// be a driver's keeps that driver waiting: see askEach.
+	// driver is the disk's owner, "" if no driver owns the disk. isOwnerKnown is whether the disk
+	// has told. A driver waits only for disks that it may own: see askEach.
 	driver       string
 	isOwnerKnown bool
-	// isOwnerSlow is whether the disk took long, and didn't tell. Then no driver waits for it any more.
+	// isOwnerSlow is whether the disk took long to answer, and left its owner unknown. Drivers no
+	// longer wait for the disk.
 	isOwnerSlow bool
-	reason      string // why the last query left it out; "" if it didn't
-	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
-	// scratchTimeout later.
+	reason      string // why the last query skipped the device; "" otherwise
+	// scratch is when the device was last identified as a container's scratch disk. Queries don't
+	// open the device again until scratchTimeout later.
 	scratch time.Time
 	// slow is when an adapter was last found to be slow: see ReenumerateAdapters.
 	slow time.Time
 }
 
-// scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
-// an administrator's VHDX may come to its interface path before the next list. That is found then.
-// Notices of arrivals don't say which disk has come, and each container that starts gives one: after
-// each, all scratch disks would have to be opened again.
+// scratchTimeout is how long queries leave a scratch disk closed. When a container ends and its
+// disk leaves, an administrator's VHDX may come to the same interface path before the next list.
+// Queries then find the VHDX only after scratchTimeout. Notices of arrivals are no help: they don't
+// name the disk, and each starting container causes a notice. All scratch disks would have to be
+// opened again after each notice.
 const scratchTimeout = 10 * time.Minute
 
-// newDevices returns the devices of a class. Whenever the number of devices that queries leave out
-// changes, it is passed to onSkipped, which may be nil.
+// newDevices returns the devices of a class. onSkipped, which may be nil, gets the number of
+// devices skipped by queries, whenever the number changes.
 func newDevices(sys DiskSystem, class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
@@ -68,7 +71,7 @@ func newDevices(sys DiskSystem, class winid.GUID, o SharedDiskOptions, onSkipped
 	return &devices{sys: sys, class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
 }
 
-// queries are what devices are asked. Each is asked in one function: see query.
+// queries are the questions to devices. Each question is asked in a single function: see query.
 type queries struct {
 	// Of the disks.
 	numbers      query
@@ -76,7 +79,7 @@ type queries struct {
 	ids          query
 	idsIfOnline  query
 	locations    query
-	hardware     query // the key are the details
+	hardware     query // the key is the details
 	descriptions query // the key is the text of the selector
 	refreshes    query
 	// Of the adapters.
@@ -95,9 +98,10 @@ func (q *queries) init(disks, adapters *devices) {
 	q.reenumerations.init(adapters, adapters.timeout)
 }
 
-// query asks each device of a class the same at the same time, so that one which doesn't answer, or
-// answers with an error, hides no other. Callers of one driver who ask with the same key at the same time share the
-// results, so the key must say all that a caller may ask differently.
+// query asks all devices of a class the same question concurrently, to keep a silent or failing
+// device from hiding the rest. Callers of the same driver who ask with the same key at the same
+// time share the results. The key must therefore contain everything that may differ between
+// callers.
 type query struct {
 	devices *devices
 	timeout time.Duration
@@ -114,15 +118,15 @@ func (q *query) init(devices *devices, timeout time.Duration) {
 	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
 }
 
-// found is what a query has found at a path.
+// found is the result of a query for a path.
 type found struct {
 	path   string
 	err    error               // why the device is skipped
 	isDisk bool                // the device is a disk of its own: see openPath
-	number csiproxy.DiskNumber // if it is a disk
-	driver string              // whose disk it is; "" if no driver's
+	number csiproxy.DiskNumber // of a disk
+	driver string              // the disk's owner; "" if no driver owns the disk
 
-	// What the query asks for is one of these.
+	// The answer to the query is in one of these fields.
 	state    win.DiskState
 	ids      published.DiskIDs
 	tableIDs []string
@@ -133,19 +137,20 @@ type found struct {
 // askFunc asks the device at a path.
 type askFunc func(ctx context.Context, path string) (found, error)
 
-// othersTimeout is the timeout of a query of all disks for a call that is about one of them.
+// othersTimeout is the timeout of a query of all disks on behalf of a call about a single disk.
 const othersTimeout = 200 * time.Millisecond
 
-// The results of a device that hasn't answered.
+// The results of silent devices.
 var (
-	errSlow     = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
-	errAnothers = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // nobody has waited
+	errSlow        = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
+	errOtherDriver = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // the query didn't wait for the device
 )
 
-// all asks all devices by ask, for a driver or, if driver is "", for the node. It returns when each that matters to it
-// has answered, or when the timeout is over. It returns an error if Windows gives no list of devices, or if ctx ends.
+// all asks all devices by ask, for a driver or, if driver is "", for the node. It returns after all
+// devices relevant to the caller have answered (see askEach), or after the timeout. all returns an
+// error if Windows gives no list of devices, or if ctx ends.
 //
-// Callers share results, but only of a query that begins after all was called: the caller may have
+// Callers share results, but only of a query that begins after the call: the caller may have
 // changed a device right before.
 func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]found, error) {
 	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]found, error) {
@@ -160,8 +165,8 @@ func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([
 	})
 }
 
-// withoutScratch returns those of paths that aren't known as containers' scratch disks, and what is known
-// of the others.
+// withoutScratch returns paths except those of known scratch disks, and the knowledge about these
+// scratch disks.
 func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]known) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,11 +181,11 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 	return others, scratch
 }
 
-// askEach asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
-// the call. Until then package operation refuses the same call on that device.
+// askEach asks the devices at paths. The goroutine for a silent device stays until Windows ends the
+// call. Until then, package operation refuses the same call on the device.
 //
-// A driver waits for the disks that may be its own. Once they have answered, the disks of others get a fifth of the time
-// that took: see askAnothers.
+// A driver waits for all disks that it may own. After their answers, the remaining disks get a
+// fifth of the elapsed time: see askOtherDriver.
 func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
@@ -191,13 +196,13 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 	trackers := make([]*operation.Tracker, len(paths))
 	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
-		results[i] = found{path: path, err: errAnothers}
+		results[i] = found{path: path, err: errOtherDriver}
 		if q.devices.last(path).mayBeOf(driver) {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
 		if !awaited[i] {
-			askThis = func(ctx context.Context, path string) (found, error) { return q.askAnothers(ctx, path, ask) }
+			askThis = func(ctx context.Context, path string) (found, error) { return q.askOtherDriver(ctx, path, ask) }
 		}
 		whole := operation.TrackerOf(ctx)
 		ctx, tracker := operation.WithTracker(ctx)
@@ -224,7 +229,7 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 		case <-timeout.C:
 			for i, tracker := range trackers {
 				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= q.devices.timeout {
-					results[i].err = c.Refusal() // the same error as of a call that package operation refuses
+					results[i].err = c.Refusal() // same error as for a call refused by package operation
 				}
 			}
 			return results
@@ -235,12 +240,13 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 	return results
 }
 
-// askAnothers asks a disk that was another driver's, or no driver's, when it last told. Since then the driver's own disk may
-// have come to its path. So the disk is asked until it tells, also after the query has ended, and the next query knows. An
-// earlier query may still be at it.
-func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (found, error) {
+// askOtherDriver asks a disk that last belonged to another driver or to no driver. Since then, the
+// driver's own disk may have come to the same path. askOtherDriver therefore waits for the disk's
+// answer, even after the end of the query, and the next query knows the answer. If an earlier query
+// is still asking the disk, askOtherDriver returns errOtherDriver.
+func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
 	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
-		return found{}, errAnothers
+		return found{}, errOtherDriver
 	}
 	defer q.devices.unawaited.Delete(path)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
@@ -248,8 +254,8 @@ func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (foun
 	return ask(ctx, path)
 }
 
-// refusal strips the name of the query from err if err says that an earlier call hangs. So a device
-// that hangs has the same error whatever it is asked.
+// refusal strips the name of the query from err if err reports an earlier, hanging call. A hanging
+// device thus has the same error for every query.
 func refusal(err error) error {
 	var refused *csiproxy.Error
 	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(winerr.Errno)) {
@@ -258,8 +264,9 @@ func refusal(err error) error {
 	return err
 }
 
-// report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
-// A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
+// report logs newly skipped devices and devices no longer skipped, and passes the number of skipped
+// devices to onSkipped. Devices that have left are excluded. scratch are the devices left out of
+// the query.
 func (q *query) report(results []found, scratch map[string]known) {
 	devices := q.devices
 	devices.mu.Lock()
@@ -269,7 +276,7 @@ func (q *query) report(results []found, scratch map[string]known) {
 	for _, r := range results {
 		state := before[r.path]
 		switch wasSkipped := state.reason != ""; {
-		case r.err == errAnothers, r.err == errSlow && q.timeout < devices.timeout: // nobody has waited, or not for long
+		case r.err == errOtherDriver, r.err == errSlow && q.timeout < devices.timeout: // the query didn't wait, or only briefly
 		case r.err != nil && !deviceLeftOrUnready(r.err):
 			state.reason = r.err.Error()
 			if !wasSkipped {
@@ -286,13 +293,14 @@ func (q *query) report(results []found, scratch map[string]known) {
 	}
 }
 
-// mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node. Slow adapters count as another driver's.
+// mayBeOf reports whether a driver may own a disk; true for all disks if driver is "", the node. A
+// slow adapter counts as another driver's.
 func (t known) mayBeOf(driver string) bool {
 	isOf := t.driver == driver || !t.isOwnerKnown && !t.isOwnerSlow
 	return driver == "" || isOf && time.Since(t.slow) > slowAdapterTimeout
 }
 
-// LogValue is the number of the disk.
+// LogValue returns the number of the disk.
 func (t known) LogValue() slog.Value {
 	if t.number == nil {
 		return slog.StringValue("unknown")
@@ -309,11 +317,11 @@ func skipped(devices map[string]known) (count int) {
 	return count
 }
 
-// Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
-// has never answered with its number. path is "" if there is none.
+// Unnumbered returns a device that is missing from the lists of disks, and the reason: a silent
+// device whose number was never known. path is "" if no device is missing.
 func (d *Disks) Unnumbered() (path, reason string) {
 	if d.options.Driver != "" {
-		return "", "" // it may be another driver's
+		return "", "" // the device may be another driver's
 	}
 	all := d.shared.all
 	all.mu.Lock()
@@ -326,7 +334,7 @@ func (d *Disks) Unnumbered() (path, reason string) {
 	return path, reason
 }
 
-// note changes what is known of a disk by change.
+// note updates the knowledge about a disk with change.
 func (d *devices) note(path string, change func(*known)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -338,15 +346,15 @@ func (d *devices) note(path string, change func(*known)) {
 	d.known[path] = state
 }
 
-// last returns what is known of a disk.
+// last returns the knowledge about a disk.
 func (d *devices) last(path string) known {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.known[path]
 }
 
-// askDisks asks all disks by ask, which fills in what it was asked for. If driver isn't "", it asks that driver's disks,
-// and of the others only whose they are.
+// askDisks asks all disks by ask, which fills in the answer. With a driver, it asks the driver's
+// disks, and asks the rest only for their owner.
 func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	return q.all(ctx, driver, key, func(ctx context.Context, path string) (f found, _ error) {
@@ -363,15 +371,16 @@ func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query
 	})
 }
 
-// eachDisk is askDisks for disks alone. It leaves out disks that leave meanwhile, silent ones whose number was never
-// known, and scratch disks of containers.
+// eachDisk is askDisks, limited to disks. It excludes disks that leave meanwhile, silent disks of
+// unknown number, and scratch disks of containers.
 func (shared *SharedDisks) eachDisk(ctx context.Context, driver string, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	results, err := shared.askDisks(ctx, driver, q, key, ask)
 	return shared.disksOf(driver, results), err
 }
 
-// disksOf returns the results of eachDisk. A disk that doesn't answer has the number and the driver that it had when it did.
+// disksOf returns the results of eachDisk. A silent disk has the number and the driver from its
+// last answer.
 func (shared *SharedDisks) disksOf(driver string, results []found) (all []found) {
 	for _, f := range results {
 		if deviceLeftOrUnready(f.err) {
@@ -387,8 +396,8 @@ func (shared *SharedDisks) disksOf(driver string, results []found) (all []found)
 	return all
 }
 
-// openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
-// for: a path below a multipath disk, or a container's scratch disk.
+// openPath opens the disk at path for queries, and returns its owner. It returns nil for devices
+// outside the scope of operations: a path below a multipath disk, or a container's scratch disk.
 func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
 	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
@@ -421,7 +430,7 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
 		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
 			return nil, "", err
-		case unknown: // it has the driver that it had when it said more
+		case unknown: // the disk keeps the driver from its last complete answer
 			driver = shared.all.last(path).driver
 			isSlow := time.Since(begun) >= othersTimeout/2
 			shared.all.note(path, func(t *known) { t.isOwnerSlow = t.isOwnerSlow || isSlow })
@@ -433,8 +442,8 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 	return disk, driver, nil
 }
 
-// askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
-// scratch disk. It notes if it is.
+// askScratch asks the disk at path, open as h, for its hardware, and reports whether the disk is a
+// container's scratch disk. It records scratch disks in shared.all.
 func (shared *SharedDisks) askScratch(ctx context.Context, path string,
 	h win.DeviceHandle) (hardware opendisk.Hardware, scratch bool, err error) {
 	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
@@ -447,8 +456,8 @@ func (shared *SharedDisks) askScratch(ctx context.Context, path string,
 	return hardware, scratch, err
 }
 
-// isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
-// its own.
+// isDisk reports whether a device number is a disk's. A path below a multipath disk lacks a disk
+// number.
 func isDisk(n win.DeviceNumber) bool {
 	return n.DeviceType == win.FileDeviceDisk && n.DeviceNumber != win.NoNumber
 }
@@ -464,14 +473,14 @@ func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ e
 	return numbers, err
 }
 
-// deviceLeftOrUnready reports whether err says that the device has left or isn't ready yet.
+// deviceLeftOrUnready reports whether err means that the device has left or isn't ready yet.
 func deviceLeftOrUnready(err error) bool {
 	return winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady)
 }
 
-// tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
-// refuse any query, and that must not hide the disk's other answers. If the disk has left
-// or the caller's context has ended, tolerate returns err.
+// tolerate logs err and returns nil if a disk refuses a single query. A virtual bus may refuse any
+// query, and a refusal must not hide the disk's remaining answers. If the disk has left or the
+// caller's context has ended, tolerate returns err.
 func (shared *SharedDisks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
 	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err

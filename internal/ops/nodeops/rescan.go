@@ -30,7 +30,8 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 	return d.sharedScan(ctx, false)
 }
 
-// sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
+// sharedScan is scan, shared with concurrent callers. The scan begins after all callers have
+// called.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 	_, err := d.shared.rescans.Do(ctx, queryKey{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)
@@ -38,9 +39,10 @@ func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 	return err
 }
 
-// scan has Windows search for new disks. With tree, if the adapters find nothing, Windows re-enumerates
-// the whole device tree: a new disk may come with an adapter of its own, as NVMe disks do. That costs
-// more, and also starts devices that the administrator left unstarted. A driver waits for its own disks only.
+// scan has Windows search for new disks. With tree, if the adapters find nothing, Windows
+// re-enumerates the whole device tree: a new disk may come with an adapter of its own, as NVMe
+// disks do. The whole tree costs more, and includes starting devices that the administrator left
+// unstarted. A driver waits only for its own disks.
 func (shared *SharedDisks) scan(ctx context.Context, driver string, tree bool) error {
 	before, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
@@ -62,21 +64,23 @@ func (shared *SharedDisks) scan(ctx context.Context, driver string, tree bool) e
 			return err
 		}
 	}
-	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
-	// end the scan.
+	// Windows reads the size and the partitions of each disk again. The scan continues after the
+	// error of a disk.
 	_, err = shared.queries.refreshes.all(ctx, driver, nil, shared.refresh)
 	return err
 }
 
-// An adapter that took longer than adapterTimeout is slow for slowAdapterTimeout. Another driver's target may be the cause.
+// An adapter slower than adapterTimeout counts as slow for slowAdapterTimeout. The cause may be
+// another driver's target.
 const (
 	adapterTimeout     = 500 * time.Millisecond
 	slowAdapterTimeout = 10 * time.Minute
 )
 
-// ReenumerateAdapters makes each storage adapter ask its bus again, for a driver or, if driver is "", for the node. Windows then
-// finds logical units that came or went without a notice. Adapters that refuse or are silent are passed over. If all refuse, the
-// error is that of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
+// ReenumerateAdapters makes each storage adapter ask its bus again, for a driver or, if driver is
+// "", for the node. Windows then finds logical units that came or went without a notice.
+// ReenumerateAdapters skips refusing and silent adapters. If all adapters refuse, it returns the
+// error of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
 func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver string) error {
 	adapters := &shared.queries.reenumerations
 	asked, err := adapters.all(ctx, driver, nil, func(ctx context.Context, path string) (found, error) {
@@ -88,15 +92,15 @@ func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver strin
 		return err
 	}
 	if len(asked) > 0 && !slices.ContainsFunc(asked, func(f found) bool {
-		return f.err == nil || f.err == errAnothers || deviceLeftOrUnready(f.err)
+		return f.err == nil || f.err == errOtherDriver || deviceLeftOrUnready(f.err)
 	}) {
 		return asked[0].err
 	}
 	return nil
 }
 
-// settle waits until the list of disks doesn't change any more, and returns it sorted. It is
-// needed because re-enumeration returns before the disks that it found have started.
+// settle waits until the list of disks stops changing, and returns the list, sorted. Re-enumeration
+// returns before the found disks have started.
 func (shared *SharedDisks) settle(ctx context.Context) ([]string, error) {
 	var last []string
 	isFirst := true
@@ -116,7 +120,7 @@ func (shared *SharedDisks) settle(ctx context.Context) ([]string, error) {
 
 // refresh makes Windows read the size and the partitions of a disk again.
 func (shared *SharedDisks) refresh(ctx context.Context, path string) (none found, _ error) {
-	// Asked again, since the disk at this path may be another one than in the last list.
+	// The disk at this path may differ from the disk in the last list.
 	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
 		return none, err
 	}
@@ -128,7 +132,7 @@ func (shared *SharedDisks) refresh(ctx context.Context, path string) (none found
 	return none, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
 }
 
-// isScratch is askScratch for a disk that isn't open.
+// isScratch is askScratch for a closed disk.
 func (shared *SharedDisks) isScratch(ctx context.Context, path string) (bool, error) {
 	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// minimumGrowth is the least growth for which the partition table is changed: partitions
-	// end on whole MiB.
+	// minimumGrowth is the least growth worth a change of the partition table: partitions end on
+	// whole MiB.
 	minimumGrowth = 1 << 20
-	// tolerance is how much of a disk may be lost behind the largest possible partition, for the partition table's
-	// copy and since partitions end on whole MiB. So much larger than that a requested size may be: drivers request
-	// the size of the disk.
+	// tolerance is how much of a disk may be lost behind the largest possible partition, to the
+	// copy of the partition table and to the rounding of partitions to whole MiB. A requested size
+	// may exceed the possible size by tolerance: drivers request the size of the disk.
 	tolerance = 20 << 20
 	// mbrSectors is how many sectors an MBR can address.
 	mbrSectors = 1 << 32
-	// extendTimeout is how long the file system may learn of the new end of its partition later than the partition table. No
-	// source says whether it does.
+	// extendTimeout is how much later than the partition table the file system may learn of the new
+	// end of its partition. No source confirms such a delay.
 	extendTimeout  = 5 * time.Second
 	extendInterval = 100 * time.Millisecond
 )
@@ -52,14 +52,15 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 	if sizeBytes > 0 {
 		return obstacle
 	}
-	// GCE's driver calls ResizeVolume(0) after each mount: the volume is to be used as it is.
+	// GCE's driver calls ResizeVolume(0) after each mount, and should get the volume at its current
+	// size.
 	v.options.Logger.Warn("a volume isn't as large as its disk allows", "volume", id, "disk", lockedDisk.Number, "err", obstacle)
 	return nil
 }
 
-// Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
-// volume as far as the disk allows. obstacle is what keeps the volume from that size, or from what is free on
-// its disk, though it could be used as it is.
+// Grow grows a volume, which lies at extent of its disk, to a size. With size 0, Grow grows the
+// volume as far as the disk allows. obstacle is what keeps the volume from the size, or from the
+// free space of its disk; the volume stays usable.
 func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	sizeBytes int64) (obstacle, _ error) {
 	dv := diskVolume{id, lockedDisk.Disk, extent}
@@ -97,7 +98,7 @@ func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csi
 	return cmp.Or(dirty, p.obstacle), err
 }
 
-// diskVolume is a volume with the disk and the extent that it lies on.
+// diskVolume is a volume with its disk and its extent there.
 type diskVolume struct {
 	id     csiproxy.VolumeID
 	disk   *opendisk.Disk
@@ -105,19 +106,21 @@ type diskVolume struct {
 }
 
 // refreshSize has Windows read the capacity of a disk again, which may have grown, and then the
-// partitions. That also moves the backup of the partition table to the new end of the disk: the class
-// driver tells the partition manager of another capacity (Windows-driver-samples, classpnp/src/class.c).
+// partitions. A changed capacity also moves the backup of the partition table to the new end of the
+// disk: the class driver reports the capacity to the partition manager (Windows-driver-samples,
+// classpnp/src/class.c).
 func refreshSize(ctx context.Context, h *opendisk.Disk) error {
 	err := h.UpdateDriveSize(ctx)
 	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
-		return err // a bus whose disks can't change their size may not implement the call, which is no error
+		return err // a bus with fixed disk sizes may lack the call, which is harmless
 	}
 	return h.UpdateProperties(ctx)
 }
 
-// growPartition grows the partition under a volume as far as requested and possible, and returns it as it is then.
+// growPartition grows the partition under a volume as far as requested and possible, and returns
+// the partition after the growth.
 func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes int64) (plan, error) {
-	// Another process may have grown it, or made another partition behind it.
+	// Another process may have grown the partition, or made another partition behind it.
 	if err := v.verify(ctx, dv.id, dv.disk, dv.extent); err != nil {
 		return plan{}, err
 	}
@@ -136,15 +139,16 @@ func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes in
 	return p, dv.disk.UpdateProperties(ctx)
 }
 
-// plan is how a partition is to grow.
+// plan describes the growth of a partition.
 type plan struct {
 	partition win.Partition
-	growth    int64 // in bytes, whole MiB; 0 if it is large enough
-	obstacle  error // what keeps it from what is free on its disk, if it is to get all of that
+	growth    int64 // in bytes, whole MiB; 0 for a partition that is large enough
+	obstacle  error // what blocks the free space of the disk, if all free space was requested
 }
 
-// planFor plans how the partition under a volume is to grow: never above the requested size, or as far as possible
-// if that is 0. It reads the partition table last, so that the plan is based on its latest state.
+// planFor plans the growth of the partition under a volume: at most to the requested size, or as
+// far as possible for size 0. It reads the partition table last, to base the plan on the latest
+// state.
 func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ error) {
 	geometry, err := dv.disk.Geometry(ctx)
 	if err != nil {
@@ -171,7 +175,7 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	case sizeBytes > geometry.DiskSize+tolerance:
 		return p, refuse(
 			fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
-	case sizeBytes == 0, sizeBytes >= geometry.DiskSize-tolerance: // the size of the disk means all that is possible
+	case sizeBytes == 0, sizeBytes >= geometry.DiskSize-tolerance: // the size of the disk means the largest possible size
 		wanted, p.obstacle = room.length, room.obstacle()
 	case sizeBytes > room.length && sizeBytes <= room.length+tolerance:
 		wanted = room.length
@@ -187,9 +191,9 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	return p, nil
 }
 
-// partitionAt returns the partition that a volume on a basic disk lies on. A volume on a
-// dynamic disk may begin where a partition begins, too. Such a partition has a type of its
-// own, and isn't returned.
+// partitionAt returns the partition of a volume on a basic disk. A volume on a dynamic disk may
+// also begin where a partition begins. partitionAt skips such a partition, which has a type of its
+// own.
 func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
 	for _, p := range l.Partitions {
 		if p.StartingOffset == e.StartingOffset && p.Number != 0 && opendisk.IsDataPartition(p) {
@@ -201,12 +205,13 @@ func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
 
 // room is how far a partition can grow.
 type room struct {
-	length  int64  // the longest that it can become, in whole MiB
-	blocked string // what ends it before the end of its disk, as the end of a sentence; "" if nothing does
-	free    int64  // how much is free at the end of its disk, and can't be its
+	length  int64  // the largest possible length, in whole MiB
+	blocked string // what ends the room before the end of the disk, as the end of a sentence; "" for the end of the disk
+	free    int64  // free space at the end of the disk that the partition can't get
 }
 
-// roomFor returns how far a partition can grow: up to the next partition or the end of the usable part of its disk.
+// roomFor returns how far a partition can grow: up to the next partition or the end of the usable
+// part of its disk.
 func roomFor(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) (r room) {
 	diskEnd := g.DiskSize
 	if l.Style == win.StyleGPT {
@@ -233,8 +238,8 @@ func roomFor(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) (r room)
 	return r
 }
 
-// obstacle returns an error if more of the disk is free than what the layout of a disk needs, and the partition can't
-// get it.
+// obstacle returns an error if the partition can't get the free space at the disk's end, and the
+// space exceeds the overhead of a disk layout.
 func (r room) obstacle() error {
 	if r.free <= tolerance {
 		return nil
@@ -243,8 +248,8 @@ func (r room) obstacle() error {
 		r.free, r.blocked)
 }
 
-// growFileSystem makes the file system of the open volume h as large as its partition, unless Windows wants to
-// check it.
+// growFileSystem makes the file system of the open volume h as large as its partition, except if
+// Windows wants to check the file system: then dirty says so.
 func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv diskVolume, fileSystem string,
 	partitionLength int64) (dirty, _ error) {
 	data, err := h.FileSystemData(ctx, fileSystem)
@@ -255,8 +260,8 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 		return nil, fmt.Errorf("the %s file system has sectors of %d and clusters of %d bytes, as Windows says, and 0 can't be",
 			fileSystem, data.BytesPerSector, data.BytesPerCluster)
 	}
-	// Windows refuses to grow by less than one cluster. NTFS keeps the last sector for the
-	// copy of its boot sector.
+	// Windows refuses to grow by less than one cluster. NTFS keeps the last sector for the copy of
+	// its boot sector.
 	sectors := partitionLength / int64(data.BytesPerSector)
 	if (sectors-1-data.NumberSectors)*int64(data.BytesPerSector) < int64(data.BytesPerCluster) {
 		return nil, nil
@@ -267,7 +272,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows wants to check its file system first; have CheckVolume check "+
 			"and repair it, then try again"), nil
 	}
-	// The partition is on dv.disk, so the open volume must be on it, too.
+	// The partition is on dv.disk. The open volume must be on the same disk.
 	extents, err := h.Extents(ctx)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 )
 
-// States returns the disks that are online, and how many are offline, of those that answer.
+// States returns the online disks and the number of offline disks, among the disks that answer.
 func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offline int, err error) {
 	results, err := d.askStates(ctx)
 	for _, f := range d.shared.disksOf(d.options.Driver, results) {
@@ -25,8 +25,8 @@ func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offli
 	return online, offline, err
 }
 
-// AllOnline reports whether all disks are online: those of the node, or those that may be the driver's. If a disk doesn't
-// answer, it may be offline, and AllOnline returns its error.
+// AllOnline reports whether all disks are online: the disks of the node, or those that the driver
+// may own. A silent disk may be offline, and AllOnline returns the disk's error.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	results, err := d.askStates(ctx)
 	if err != nil {
