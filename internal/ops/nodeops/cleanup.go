@@ -44,7 +44,7 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftover
 	return all, nil
 }
 
-// removeLeftover removes a leftover if it still is one, and reports whether it has.
+// removeLeftover removes a mount if the mount still is a leftover, and reports whether it did.
 func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	switch m.Kind {
 	case csiproxy.MountKindMountPoint:
@@ -61,7 +61,8 @@ func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed
 	return false, nil
 }
 
-// removeMount unmounts a volume whose disk has left the node and to which no link leads.
+// removeMount unmounts a volume if the volume's disk has left the node and no link leads to the
+// volume.
 func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
 	if err != nil {
@@ -84,8 +85,8 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	return err == nil, err
 }
 
-// volumeLeftNode reports whether a volume isn't on the node. If some disk that may have it is offline or doesn't answer,
-// the volume may be on that, and volumeLeftNode returns false.
+// volumeLeftNode reports whether a volume has left the node. It returns false while a disk that may
+// have the volume is offline or silent.
 func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {
@@ -94,8 +95,8 @@ func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID) (boo
 	return s.Disks.AllOnline(ctx)
 }
 
-// removeLink removes a link if it leads nowhere. It holds the link open meanwhile. So a concurrent
-// MakeSymlink doesn't find the link and count on it: see pathpolicy.Entry.MakeSymlink.
+// removeLink removes a link that leads nowhere. The link stays open meanwhile, to keep a concurrent
+// MakeSymlink from finding the link and relying on it: see pathpolicy.Entry.MakeSymlink.
 func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
 	if err != nil {
@@ -132,7 +133,8 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	defer s.endCheck(id)
 	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 	if errors.Is(err, winerr.ErrorRetry) && s.isDiskMissing(ctx, id) {
-		// An UnstageVolume at the same time also takes the disk offline: a repetition finds no volume then.
+		// A concurrent UnstageVolume also takes the disk offline. The caller's retry then finds no
+		// volume.
 		return checked, csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk of the volume has left the node or is offline")
 	}
 	if err != nil {
@@ -155,7 +157,8 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	return checked, err
 }
 
-// isDiskMissing reports whether the disk of a volume is known to have left the node or to be offline.
+// isDiskMissing reports whether the disk of a volume is known to be offline or to have left the
+// node.
 func (s *Staging) isDiskMissing(ctx context.Context, id csiproxy.VolumeID) bool {
 	v, err := s.Volumes.Describe(ctx, id)
 	return err == nil && slices.ContainsFunc(v.Conditions, func(c csiproxy.Condition) bool {
@@ -163,8 +166,9 @@ func (s *Staging) isDiskMissing(ctx context.Context, id csiproxy.VolumeID) bool 
 	})
 }
 
-// beginCheck notes that a volume is being checked since now. If it already is, busy is true, and
-// since is when that began: a scan may take hours, and repeated requests mustn't pile up.
+// beginCheck records the start of a volume's check. If a check is already running, busy is true,
+// and since is the start of the running check. A scan may take hours, and repeated requests must
+// not pile up.
 func (s *Staging) beginCheck(id csiproxy.VolumeID, now time.Time) (since time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +185,8 @@ func (s *Staging) endCheck(id csiproxy.VolumeID) {
 	delete(s.checking, volumeCheck{s.options.Driver, id})
 }
 
-// spotFix repairs a volume. It checks again whether the volume is published, since that may have
-// happened during the scan.
+// spotFix repairs a volume. It checks again for links to the volume: a pod may have started during
+// the scan.
 func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
 	if err != nil {
@@ -201,13 +205,13 @@ func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
 	return err
 }
 
-// forSpotFix says why a volume mustn't be published.
+// forSpotFix begins the error of a spot fix on a published volume.
 const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 
-// unpublishFirst is the advice of errors about a volume that is published.
+// unpublishFirst is the advice in errors about a published volume.
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
-// checkUnpublished returns an error if a link leads to a volume. reason begins its text.
+// checkUnpublished returns an error if a link leads to a volume. The error begins with reason.
 func (s *Staging) checkUnpublished(ctx context.Context, volume *usage.LockedVolume, reason string) error {
 	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil {
@@ -216,8 +220,8 @@ func (s *Staging) checkUnpublished(ctx context.Context, volume *usage.LockedVolu
 	return s.refusePublished(ctx, links, reason)
 }
 
-// refusePublished returns an error if there are links to a volume. To a driver it names its own links only: those of others
-// have the UIDs of their pods.
+// refusePublished returns an error if a volume has links. A driver sees only its own links in the
+// error, because links contain the UIDs of pods.
 func (s *Staging) refusePublished(ctx context.Context, links []string, reason string) error {
 	if len(links) == 0 {
 		return nil
@@ -233,7 +237,8 @@ func (s *Staging) refusePublished(ctx context.Context, links []string, reason st
 		quote.List(links))
 }
 
-// isOwnLink reports whether a link belongs to the driver whose tasks these are: its policy reaches the link.
+// isOwnLink reports whether a link belongs to the driver of s: the driver's policy reaches the
+// link.
 func (s *Staging) isOwnLink(ctx context.Context, path string) bool {
 	parsed, err := s.Paths.Parse(path, pathpolicy.MaxLongPath)
 	if err != nil {

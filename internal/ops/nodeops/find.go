@@ -18,12 +18,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// firstRescan is the time from the first rescan to the second. The first one is made as soon as
-// a disk is missing. The interval doubles with each further one.
+// firstRescan is the time from the first rescan to the second. The first rescan starts as soon as a
+// disk is missing. Each further rescan doubles the interval.
 const firstRescan = time.Second
 
-// take finds the disk that a selector means, waiting for it as find does, and locks it.
-func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (
+// findAndLock finds the disk that a selector means, waiting as find does, and locks the disk.
+func (s *Staging) findAndLock(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (
 	lockedDisk *usage.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout ti
 	return one, nil
 }
 
-// find returns the number of the disk that a selector means. As long as there is none, it waits,
-// at most for timeout, and has Windows rescan for new disks.
+// find returns the number of the disk that a selector means. While no disk matches, find waits, for
+// at most timeout, and has Windows rescan for new disks.
 func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (csiproxy.DiskNumber, error) {
 	var all, matching []csiproxy.Disk
 	var rescan time.Time
@@ -106,7 +106,7 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 	return matching[0].Number, nil
 }
 
-// only returns the number of the one disk among several matching ones that Windows doesn't run from.
+// only returns the number of the single matching disk besides the disks from which Windows runs.
 func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
 	windows, err := s.Users.SystemDisks(ctx)
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching [
 		listed("", others))
 }
 
-// silentDisk says, for an error, which disk doesn't answer what the selector asks for, and why: it may be
-// the wanted one. It is "" if all disks answer.
+// silentDisk returns, for an error, which disk leaves the selector's questions unanswered, and why:
+// this disk may be the wanted disk. It returns "" if all disks answer.
 func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) string {
 	for _, disk := range all {
 		if disk.Error != "" {
@@ -147,7 +147,7 @@ func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) stri
 	return ""
 }
 
-// maxListed bounds how many disks an error names.
+// maxListed bounds the number of disks in an error.
 const maxListed = 10
 
 // listed names disks in an error.
@@ -165,9 +165,9 @@ func listed(what string, disks []csiproxy.Disk) string {
 	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
 }
 
-// isMeant asks an open disk for its hardware, as far as the selector needs that, and reports whether
-// the selector means the disk. A match in a list isn't enough: meanwhile another disk may have got
-// the number of the one in the list.
+// isMeant asks an open disk for the hardware details that the selector needs, and reports whether
+// the selector means the disk. A match in a list is insufficient: meanwhile another disk may have
+// got the listed disk's number.
 func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
 	h *opendisk.Disk) (described csiproxy.Disk, meant bool, _ error) {
 	described, err := s.Disks.HardwareOf(ctx, h, wanted)
@@ -179,8 +179,9 @@ func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
 	return described, err == nil && wanted.Matches(described), err
 }
 
-// isAnother reports whether a disk is known not to be the one that a selector means. If a sick
-// disk doesn't answer what the selector compares, that isn't known.
+// isAnother reports whether a disk is known to differ from the disk that a selector means. If a
+// sick disk doesn't answer what the selector compares, the answer is unknown and isAnother returns
+// false.
 func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
 	answered := (wanted.SerialNumber == "" || disk.SerialNumber != "") &&
 		(wanted.Identifier == "" || len(disk.Identifiers) > 0) &&
@@ -193,8 +194,9 @@ func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
 	return answered && !wanted.Matches(disk)
 }
 
-// isAbsent reports whether err says that the disk that was asked for isn't there for the caller: all disks were listed, and
-// none matches. An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
+// isAbsent reports whether err means that the requested disk is absent for the caller: all disks
+// were listed, and none matches. An error number of Windows never means absence, even with class
+// csiproxy.ErrNotFound.
 func isAbsent(err error) bool {
 	_, windows := csiproxy.WindowsErrorOf(err)
 	return !windows && errors.Is(err, csiproxy.ErrNotFound)

@@ -45,7 +45,7 @@ func atStaging(path string, err error) error {
 	return &csiproxy.Error{Object: "staging path " + pathText("staging_path", path), Err: err}
 }
 
-// checkStaged returns an error unless to, where a path leads, is a staged volume or share.
+// checkStaged returns an error if to, the target of a path, isn't a staged volume or share.
 func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error {
 	if to.ByLink {
 		return refuse("it is a link to another path, not a staging path")
@@ -63,8 +63,8 @@ func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error
 	return refuse("neither a volume nor a share is staged there")
 }
 
-// publish makes an entry a link to source. An empty directory there is replaced: either a call
-// that died half-way has left it, or it was made for the pod.
+// publish makes an entry a link to source. It replaces an empty directory, left by an interrupted
+// call or made for the pod.
 func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpolicy.Path) (made bool, _ error) {
 	if err := e.CheckSearched(); err != nil {
 		return false, err

@@ -19,9 +19,9 @@ import (
 
 // StageShare implements [csiproxy.StorageOperations].
 //
-// A mapping is removed with the last link that leads to its share. The count is taken from the
-// links in the allowed directories themselves, so it is right after a crash, too. Every call that
-// makes such a link, or counts them, has the share locked meanwhile.
+// A mapping is removed with the last link to its share. The count comes from the links in the
+// allowed directories themselves, and is therefore correct after a crash, too. Every call that
+// makes or counts such links locks the share meanwhile.
 func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
 	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
 	wanted, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
@@ -60,16 +60,16 @@ func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareReque
 	return s.unstageShare(ctx, unstaging{local: local, remote: remote})
 }
 
-// unstaging is a share that is to be unstaged.
+// unstaging is a request to unstage a share.
 type unstaging struct {
 	local  pathpolicy.Path // the staging path
-	remote win.UNCPath     // where the link there leads to
-	named  bool            // the caller has named remote: the mapping is removed even if there is no link
-	force  bool            // unstage the share even if it is published
+	remote win.UNCPath     // the target of the link there
+	named  bool            // the caller has named remote: the mapping is removed even without a link
+	force  bool            // unstage the share even if published
 }
 
-// unstageShare removes the link at a staging path if it leads to the share. It also removes the
-// mapping of the share, unless something else uses that.
+// unstageShare removes the link at a staging path if the link leads to the share. It also removes
+// the mapping of the share, if unused otherwise.
 func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csiproxy.UnstagedShare, _ error) {
 	lockedShare, err := s.Mappings.LockForRemoval(ctx, u.remote)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	if err != nil {
 		return unstaged, err
 	}
-	if !linked && !u.named { // somebody else has removed the link
+	if !linked && !u.named { // another process has removed the link
 		return unstaged, nil
 	}
 	if !linked && links.At(u.local) || !staged && !u.named {
@@ -98,8 +98,8 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 		}
 		links = links.Except(u.local)
 	}
-	// The mapping is removed first. If the process died after removing only the link, no later
-	// call would know that the mapping was to be removed.
+	// The mapping is removed first. If the process removed only the link and died, no later call
+	// would know about the request to remove the mapping.
 	if unstaged.Unmapped, err = s.Mappings.RemoveUnused(ctx, lockedShare, links); err != nil {
 		return unstaged, err
 	}
@@ -109,8 +109,8 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	return unstaged, err
 }
 
-// stagedAt returns the directory of a share that a path is a link to, and whether it is such a
-// link. If something else is there, it returns the error of other.
+// stagedAt returns the directory of a share to which a path links, and whether the path is a link
+// to a share. For an object of another kind, stagedAt returns the error of other.
 func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 	other somethingElse) (remote win.UNCPath, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
@@ -132,8 +132,8 @@ func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 	return remote, staged, err
 }
 
-// somethingElse is called for a staging path that isn't a link to a share, but another link or, if
-// link is nil, a file or directory. It returns an error if the caller can't go on then.
+// somethingElse is called for a staging path with an object other than a link to a share: another
+// link or, if link is nil, a file or directory. It returns an error if the caller must stop.
 type somethingElse func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
 
 // acceptOther accepts anything.
@@ -168,7 +168,7 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 	return err
 }
 
-// unlink removes the link to remote at a staging path, and reports whether there was one.
+// unlink removes the link to remote at a staging path, and reports whether it did.
 func (s *Staging) unlink(ctx context.Context, _ *usage.LockedShare, local pathpolicy.Path,
 	remote win.UNCPath) (removed bool, _ error) {
 	return s.Files.UnlinkIf(ctx, local, func(_ context.Context, link pathpolicy.Link) (bool, error) {

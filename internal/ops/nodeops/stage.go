@@ -29,7 +29,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	if err != nil {
 		return staged, err
 	}
-	mounted, err := s.Volumes.CheckMountable(ctx, path) // checked again once disk and volume are locked
+	mounted, err := s.Volumes.CheckMountable(ctx, path) // checked again while disk and volume are locked
 	if err != nil {
 		return staged, err
 	}
@@ -44,7 +44,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		defer endConnecting()
 	}
-	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait))
+	lockedDisk, err := s.findAndLock(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait))
 	if err != nil {
 		return staged, err
 	}
@@ -74,13 +74,13 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	})
 }
 
-// pathText names a path in errors: an empty one by its field, since a client that misspells the field
-// of a request may send the request without it.
+// pathText names a path in errors, or the field for an empty path: a client that misspells a field
+// of a request may send the request without the path.
 func pathText(field, path string) string {
 	return quote.Text(cmp.Or(path, field))
 }
 
-// checkRequest does the checks of a request that don't depend on the state of the node.
+// checkRequest does the checks of a request that are independent of the node's state.
 func (s *Staging) checkRequest(r csiproxy.StageVolumeRequest) (path pathpolicy.Path, err error) {
 	if path, err = s.Volumes.ParseToMount(r.StagingPath); err != nil {
 		return path, err
@@ -98,9 +98,9 @@ func (s *Staging) checkRequest(r csiproxy.StageVolumeRequest) (path pathpolicy.P
 	return path, nil
 }
 
-// stagedAlready is StageVolume for a volume that is mounted at the path and staged just as requested.
-// That is the usual state when kubelet repeats a request. In any other state, or on an error, it
-// returns false, and the caller does the full sequence.
+// stagedAlready is StageVolume for a volume that is mounted at the path and staged exactly as
+// requested. This is the usual state when kubelet repeats a request. In any other state, or after
+// an error, stagedAlready returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, id csiproxy.VolumeID,
 	staged *csiproxy.StagedVolume) (alreadyStaged bool) {
 	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id)
@@ -127,9 +127,9 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 	return s.finish(ctx, lockedDisk, volume, extent, r, staged) == nil
 }
 
-// finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
-// It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
-// no size, so finish fails for it.
+// finish returns an error if the disk of a mounted volume isn't read-only or writable as requested.
+// It grows the volume if requested, and fills in the volume's size. finish fails for a disk that
+// has gone offline, since the size is unavailable.
 func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	state, err := lockedDisk.State(ctx)
@@ -151,8 +151,9 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
-// checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
-// that isn't there may be this disk's, which is offline: Volumes.Mount compares it when it has come.
+// checkOnDisk returns an error if the volume mounted at the staging path is on another disk. A
+// missing volume may belong to this disk while the disk is offline: Volumes.Mount compares the
+// volume after its arrival.
 func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *usage.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
@@ -174,8 +175,9 @@ func onDisk(n csiproxy.DiskNumber, err error) error {
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
-// whileUsable brings a disk online, read-only or writable as requested, and calls use with its partition table. A writable
-// disk gets a data partition if it has none; made says that this call has made it.
+// whileUsable brings a disk online, read-only or writable as requested, and calls use with the
+// disk's partition table. A writable disk without a data partition gets a data partition; made
+// tells that this call made the partition.
 func (s *Staging) whileUsable(ctx context.Context, lockedDisk *usage.LockedDisk, r csiproxy.StageVolumeRequest,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	before, err := lockedDisk.State(ctx)
@@ -196,7 +198,8 @@ func (s *Staging) whileUsable(ctx context.Context, lockedDisk *usage.LockedDisk,
 	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, win.DiskState{}, use))
 }
 
-// checkWritable returns an error if a disk must not become online and writable: it is staged read-only, or has data of others.
+// checkWritable returns an error if a disk must not become online and writable: the disk is staged
+// read-only, or has foreign data.
 func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
 	if before == (win.DiskState{ReadOnly: true}) {
 		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
@@ -212,13 +215,13 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDis
 	return err
 }
 
-// makeReadOnly makes a disk read-only. Windows mounts a file system read-only only if the disk is read-only before. So a
-// disk that is online and writable goes offline first.
+// makeReadOnly makes a disk read-only. Windows mounts a file system read-only only if the disk was
+// read-only before. A disk that is online and writable therefore goes offline first.
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
 	switch {
 	case before.Offline:
-		// Windows gives a copy of an online disk new ids, but only if the copy is writable. A disk that shows its table only
-		// once it is online is checked by WhileOnline.
+		// Windows gives a copy of an online disk new ids, but only if the copy is writable. If a
+		// disk shows its table only after going online, WhileOnline does this check.
 		if layout, err := lockedDisk.Layout(ctx); err == nil {
 			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {
@@ -257,7 +260,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk
 	return err
 }
 
-// refuseBlank returns an error if a disk has no data partition.
+// refuseBlank returns an error for a disk without a data partition.
 func refuseBlank(layout *win.DriveLayout) error {
 	if len(opendisk.DataPartitions(layout)) == 0 {
 		return refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
@@ -265,8 +268,8 @@ func refuseBlank(layout *win.DriveLayout) error {
 	return nil
 }
 
-// lockVolume waits for the volumes of a disk that is online, locks the one that is requested, and brings it online. fileSystem is
-// "" if the volume is raw.
+// lockVolume waits for the volumes of an online disk, locks the requested volume, and brings the
+// volume online. fileSystem is "" for a raw volume.
 func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, r csiproxy.StageVolumeRequest,
 	layout *win.DriveLayout) (_ *usage.LockedVolume, extent win.DiskExtent, fileSystem string, _ error) {
 	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, layout, win.DiskState{ReadOnly: r.ReadOnly})
@@ -277,7 +280,7 @@ func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, 
 	if err != nil {
 		return nil, extent, "", err
 	}
-	// The volume's id says which one is meant: no other disk has it.
+	// The volume's id is unambiguous: only this disk has it.
 	volume, err := lockedDisk.LockVolume(ctx, csiproxy.VolumeID(name))
 	if err != nil {
 		return nil, extent, "", err
@@ -302,7 +305,7 @@ func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, 
 	return volume, extent, fileSystem, nil
 }
 
-// chosen returns the volume of a partition; that of the only one if partition is 0.
+// chosen returns the volume of a partition, or the disk's only volume if partition is 0.
 func chosen(volumes opendisk.Volumes, partition uint32) (name string, _ error) {
 	if name, ok := volumes[partition]; ok {
 		return name, nil
@@ -319,8 +322,8 @@ func chosen(volumes opendisk.Volumes, partition uint32) (name string, _ error) {
 	return name, nil
 }
 
-// format formats a raw volume, and returns the file system that the volume then has. fileSystem is the present one, "" for a raw
-// volume.
+// format formats a raw volume, and returns the volume's resulting file system. fileSystem is the
+// present file system, "" for a raw volume.
 func (s *Staging) format(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	extent win.DiskExtent, fileSystem string, r csiproxy.StageVolumeRequest) (_ string, formatted bool, _ error) {
 	if fileSystem == "" {
@@ -354,8 +357,8 @@ func (s *Staging) format(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 	return fileSystem, formatted, nil
 }
 
-// mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
-// the volume a drive letter, mount removes that.
+// mount mounts a volume at a staging path, and refuses a volume staged elsewhere. If Windows has
+// given the volume a drive letter, mount removes the letter.
 func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	mounted, err := s.Users.MountedAt(ctx, string(volume.ID))
@@ -370,7 +373,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volum
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	}) {
-		elsewhere = nil // it is staged at this path; the others are those of MountVolume
+		elsewhere = nil // the volume is staged at this path; further paths come from MountVolume
 	}
 	if len(elsewhere) > 0 {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
@@ -387,8 +390,8 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volum
 	return nil
 }
 
-// removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
-// fails, the letter does no harm, so the failure is only logged.
+// removeLetter removes a drive letter of a volume, to leave only the staging path. A failure is
+// only logged, since the letter is harmless.
 func (s *Staging) removeLetter(ctx context.Context, volume *usage.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", volume.ID, "drive",

@@ -20,13 +20,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// StagingSystem has the Windows calls that the tasks make themselves.
+// StagingSystem has the Windows calls of the tasks themselves.
 type StagingSystem interface {
 	win.Notices
 	usage.System
 }
 
-// Groups are the operations that the tasks are made of, and what these share.
+// Groups are the operations used by the tasks, and their shared state.
 type Groups struct {
 	Sys       StagingSystem
 	Paths     *pathpolicy.Policy
@@ -39,43 +39,46 @@ type Groups struct {
 	Initiator *initiator.Initiator
 }
 
-// StagingOptions change how the operations behave. The zero value is the default.
+// StagingOptions configure the tasks. The zero value is the default.
 type StagingOptions struct {
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new Runner.
 	Runner *operation.Runner
-	// Driver is the name of the driver whose tasks they are. Default: they are the node's.
+	// Driver is the name of the driver that owns the tasks. Default: the tasks belong to the node.
 	Driver string
-	// Shared is what the tasks of a node and of its drivers know of each other. Default: they know of no others.
+	// Shared is the state shared by the tasks of a node and of its drivers. Default: a new
+	// SharedStaging.
 	Shared *SharedStaging
 }
 
-// SharedStaging is what the tasks of a node and of its drivers know of each other.
+// SharedStaging is the state shared by the tasks of a node and of its drivers.
 type SharedStaging struct {
 	logOuts *initiator.TargetLocks // serialises logging out of a target
 
 	mu         sync.Mutex                // guards the fields below
-	connecting map[connection]int        // how many disks are being staged by it
-	checking   map[volumeCheck]time.Time // since when volumes are being checked
+	connecting map[connection]int        // how many disks are being staged through the connection
+	checking   map[volumeCheck]time.Time // the start times of running checks
 }
 
-// connection is to a target, by its name in lower case, of a driver or, as "", of the node.
+// connection is a connection to a target, by the target's name in lower case, of a driver or, as
+// "", of the node.
 type connection struct{ owner, target string }
 
-// volumeCheck is a check of a volume for a driver, or for the node. A volume of another driver may get its name.
+// volumeCheck is a check of a volume for a driver, or for the node. Another driver's volume may
+// later get the same name.
 type volumeCheck struct {
 	driver string
 	id     csiproxy.VolumeID
 }
 
-// NewSharedStaging returns what the tasks of a node share with those of its drivers.
+// NewSharedStaging returns the state shared by the tasks of a node and of its drivers.
 func NewSharedStaging(drivers []string) *SharedStaging {
 	return &SharedStaging{logOuts: initiator.NewTargetLocks(drivers),
 		connecting: make(map[connection]int), checking: make(map[volumeCheck]time.Time)}
 }
 
-// Staging is the tasks on one node, or those of one driver. All methods may be called concurrently.
+// Staging is the tasks on one node, or of one driver. All methods may be called concurrently.
 type Staging struct {
 	Groups
 	*SharedStaging
@@ -87,7 +90,7 @@ type Staging struct {
 	lists   operation.NextRun[struct{}, csiproxy.VolumeList]
 }
 
-// NewStaging returns the tasks which use the operations in g.
+// NewStaging returns the tasks, using the operations in g.
 func NewStaging(g Groups, o StagingOptions) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	s := &Staging{Groups: g, SharedStaging: cmp.Or(o.Shared, NewSharedStaging(nil)), options: o}
@@ -117,8 +120,8 @@ func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []
 	return slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !wanted.Matches(disk) }), nil
 }
 
-// addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
-// ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
+// addTargets fills in the iSCSI logical units of disks. It asks the initiator, by ask, only if some
+// disk is on the iSCSI bus: asking starts the initiator's service.
 func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
 	ask func(context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error)) error {
 	if !slices.ContainsFunc(all, func(disk csiproxy.Disk) bool { return disk.Bus == csiproxy.BusISCSI }) {

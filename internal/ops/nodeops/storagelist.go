@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// stagingSilentTimeout is how long a list waits for a volume or share that doesn't answer.
+// stagingSilentTimeout is how long a list waits for a silent volume or share.
 const stagingSilentTimeout = 5 * time.Second
 
 // GetVolume implements [csiproxy.StorageOperations].
@@ -59,9 +59,10 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume
 	return csiproxy.Volume{}, notThere
 }
 
-// endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way:
-// kubelet asks for each volume once a minute, and may remove a directory at that moment. That is safe
-// since nothing is changed by the answer, and suffices for most paths, those of staged volumes.
+// endOf returns the target of a path. It first tries Lookup, which leaves the directories on the
+// way unheld: kubelet asks for each volume once a minute, and may remove a directory at the same
+// moment. Lookup is safe here, because no change depends on the answer, and suffices for most
+// paths, the staged volumes.
 func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.Resolved, error) {
 	to, err := s.Paths.Lookup(ctx, s.Sys, path)
 	if err == nil && to.Kind == pathpolicy.MountedVolume {
@@ -73,13 +74,13 @@ func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.R
 	return s.Paths.Resolve(ctx, s.Sys, path)
 }
 
-// notMounted is the condition of a link that leads to no volume and no share.
+// notMounted is the condition of a link without a volume or share at its end.
 func notMounted(reason string) csiproxy.Conditions {
 	return csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true, Message: reason}}
 }
 
-// describe returns what is known of a volume. Concurrent callers share a query that begins after they
-// called, so each sees its own earlier changes. If a volume doesn't answer, describe returns it with
+// describe returns everything known about a volume. Concurrent callers share a query that begins
+// after their calls, and each caller sees its own earlier changes. A silent volume is returned with
 // the condition NotAnswering.
 func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, stagingSilentTimeout)
@@ -106,13 +107,13 @@ func (s *Staging) describeShare(ctx context.Context, remote win.UNCPath) (csipro
 	return described, err
 }
 
-// unanswered is the condition of a volume or share that doesn't answer.
+// unanswered is the condition of a silent volume or share.
 func unanswered(reason csiproxy.Reason, who string) csiproxy.Conditions {
 	return csiproxy.Conditions{{Reason: reason, Inaccessible: true,
 		Message: who + " has not answered in time"}}
 }
 
-// isSilent reports whether err says that Windows hasn't answered. An error number of Windows is an
+// isSilent reports whether err means that Windows hasn't answered. An error number of Windows is an
 // answer.
 func isSilent(err error) bool {
 	_, answered := csiproxy.WindowsErrorOf(err)
@@ -123,12 +124,12 @@ func isSilent(err error) bool {
 func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
 	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
 	list, err := s.lists.Do(ctx, struct{}{}, func(ctx context.Context) (csiproxy.VolumeList, error) { return s.list(ctx, false) })
-	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own
+	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own list
 	return list, err
 }
 
-// list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
-// mount whether it is a leftover.
+// list is ListVolumes. With leftovers, the list also counts as incomplete if some mount can't be
+// classified as a leftover or as in use.
 func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.VolumeList, _ error) {
 	links, incomplete, err := s.Users.AllLinks(ctx)
 	if err != nil {
@@ -159,7 +160,8 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
 }
 
-// incompleteReason says why a list is incomplete: because of links, mappings or leftovers, or not at all.
+// incompleteReason returns why a list is incomplete: links, mappings or leftovers; "" for a
+// complete list.
 func incompleteReason(links, mappings, undecided error) string {
 	var texts []string
 	if links != nil {
@@ -174,9 +176,9 @@ func incompleteReason(links, mappings, undecided error) string {
 	return strings.Join(texts, "; ")
 }
 
-// markGone marks the mounts, at the links found, of volumes that aren't on the node and to which no link leads: pods that
-// have ended have left these. It skips mounts outside of kubelet's staging paths, since an
-// administrator may have made them. undecided is why it isn't known of some mount.
+// markGone marks the mounts, at the links found, of volumes that have left the node and have no
+// links: leftovers of ended pods. It skips mounts outside of kubelet's staging paths, since an
+// administrator may have made them. undecided is the reason why some mount can't be classified.
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []pathpolicy.FoundLink,
 	links usage.FoundLinks, complete bool) (undecided, _ error) {
 	for i, m := range mounts {
@@ -192,7 +194,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err != nil: // then it isn't marked
+		case err != nil: // the mount stays unmarked
 			undecided = &csiproxy.Error{Object: quote.Text(m.Path), Err: err}
 		case gone && len(leading) == 0:
 			mounts[i].LeftoverReason = "the disk of the volume has left the node"
@@ -201,10 +203,11 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 	return undecided, nil
 }
 
-// listedAtOnce is how many volumes and shares a list asks at one time.
+// listedAtOnce is how many volumes and shares a list asks concurrently.
 const listedAtOnce = 16
 
-// mounted describes the volume or share to which l, one of all links and mount points, leads.
+// mounted describes the volume or share at the end of l. all has all links and mount points,
+// including l.
 func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
 	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	if l.Link.IsMountPoint() {
@@ -232,17 +235,18 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage
 	switch {
 	case err == nil:
 		m.LeftoverReason = reason
-	case !pathpolicy.LeadsOutside(err): // such a link isn't ours
+	case !pathpolicy.LeadsOutside(err): // a link leading outside is foreign
 		m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
 			Message: "where it leads can't be found out: " + err.Error()}}
 	}
 	return m, ctx.Err()
 }
 
-// unusedMappings returns the mappings that no staged path leads to, by the names that Windows has for them. Such a mapping is
-// a leftover if CSI Proxy has made it for a staged path, and no file on its share is open. With leftovers, one that another
-// program has made also is, if its server refuses it: it keeps the server from other credentials. It returns an error if
-// Windows doesn't answer some of that.
+// unusedMappings returns the mappings without a staged path, by Windows' names for the mappings.
+// Such a mapping is a leftover if CSI Proxy has made it for a staged path, and no file on its share
+// is open. With leftovers, a mapping made by another program is also a leftover if the server
+// refuses the mapping: a refused mapping keeps the server from accepting other credentials. If
+// Windows leaves some of these questions unanswered, unusedMappings returns an error.
 func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	complete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
 	mappings, err := s.Mappings.Mapped(ctx)
@@ -269,7 +273,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	return unused, unknown
 }
 
-// isUse reports whether a mount is of a share in a mapping. A drive letter is never used by one.
+// isUse reports whether a mount is of a share in a mapping. Mounts never use drive letters.
 func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote win.UNCPath) bool {
 	if m.Kind != csiproxy.MountKindShare || m.Volume.Share != remote.Root() || mapping.LocalPath != "" {
 		return false
@@ -278,7 +282,8 @@ func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote win.UNCPath) bool {
 	return err == nil && target.IsBelow(remote)
 }
 
-// leftoverReason says why nobody needs a mapping that no staged path leads to; it is empty if somebody may.
+// leftoverReason returns why a mapping without a staged path is a leftover, or "" if somebody may
+// need the mapping.
 func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath, ofOthers bool) (string, error) {
 	if isOwnKind(mapping, remote) {
 		idle, err := s.Mappings.IsUnused(ctx, remote)

@@ -13,8 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// targetOf returns the target that provides an open disk; the zero value if none does. If a disk doesn't
-// say on which bus it is, targetOf asks the initiator, too.
+// targetOf returns the target that provides an open disk, or the zero value for a disk without a
+// target. If a disk doesn't report its bus, targetOf asks the initiator, too.
 func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.ISCSISelector, error) {
 	hardware := h.Hardware
 	if hardware.DescriptorErr == nil && hardware.Descriptor.BusType != win.BusTypeISCSI {
@@ -25,8 +25,8 @@ func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.ISCS
 	return csiproxy.ISCSISelector{Portal: lun.Portal, IQN: lun.IQN, LUN: lun.LUN}, err
 }
 
-// connect makes a portal known, and logs in to its target. Until release is called, logOut doesn't
-// disconnect the target.
+// connect makes a portal known, and logs in to its target. Until release is called, logOut leaves
+// the target connected.
 func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csiproxy.ISCSILogin) (
 	release func(), err error) {
 	release, err = s.keepConnected(ctx, t)
@@ -43,9 +43,9 @@ func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csipr
 	return release, nil
 }
 
-// keepConnected keeps logOut from disconnecting a target until release is called. It is needed while
-// a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
-// way.
+// keepConnected keeps logOut from disconnecting a target until release is called. Callers need the
+// target while a disk is being staged and isn't online yet. keepConnected waits for a running
+// logout.
 func (s *Staging) keepConnected(ctx context.Context, t csiproxy.ISCSISelector) (release func(), _ error) {
 	owners := s.Initiator.Owners(t.Portal)
 	unlock, err := s.logOuts.Lock(ctx, owners, t.IQN)
@@ -57,7 +57,7 @@ func (s *Staging) keepConnected(ctx context.Context, t csiproxy.ISCSISelector) (
 	return func() { s.addConnecting(owners, t.IQN, -1) }, nil
 }
 
-// addConnecting adds n to the number of disks of a target that are being staged for owners.
+// addConnecting adds n to the number of a target's disks that are being staged for owners.
 func (s *Staging) addConnecting(owners []string, target csiproxy.IQN, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,9 @@ func (s *Staging) addConnecting(owners []string, target csiproxy.IQN, n int) {
 	}
 }
 
-// isConnecting reports whether disks of a target are being staged for one of the owners. A driver may name any target, and has
-// only those at its own portals. So one driver's staging says nothing of another's target.
+// isConnecting reports whether disks of a target are being staged for one of the owners. A driver
+// may name any target, but has only targets at its own portals. Staging by one driver is therefore
+// irrelevant to another driver's target of the same name.
 func (s *Staging) isConnecting(owners []string, target csiproxy.IQN) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +80,8 @@ func (s *Staging) isConnecting(owners []string, target csiproxy.IQN) bool {
 	})
 }
 
-// logOut logs out of a target if none of its disks is online or being staged, and reports
-// whether it has.
+// logOut logs out of a target if none of its disks is online or being staged, and reports whether
+// it did.
 func (s *Staging) logOut(ctx context.Context, t csiproxy.ISCSISelector) (bool, error) {
 	owners := s.Initiator.Owners(t.Portal)
 	unlock, err := s.logOuts.Lock(ctx, owners, t.IQN)
@@ -99,9 +100,9 @@ func (s *Staging) logOut(ctx context.Context, t csiproxy.ISCSISelector) (bool, e
 		if !lun.IQN.Equal(t.IQN) {
 			continue
 		}
-		// Also of a disk that isn't the caller's: it would lose it.
+		// All owners' disks count: an owner would lose its disk.
 		online, err := s.Disks.IsOnline(ctx, n)
-		if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // one answer proves nothing
+		if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // a single answer may be transient
 			if online, err = s.Disks.IsOnline(ctx, n); csiproxy.KindOf(err) == csiproxy.ErrNotFound {
 				continue
 			}

@@ -40,7 +40,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
 		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
-	var target csiproxy.ISCSISelector // which provides the volume's disk
+	var target csiproxy.ISCSISelector // provides the volume's disk
 	if found.volume != "" {
 		err := s.whenUnused(ctx, func() (err error) {
 			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, &result)
@@ -69,14 +69,14 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	return result, err
 }
 
-// stagedObject is what is staged at a path: a volume, a share, or nothing.
+// stagedObject is the object staged at a path: a volume, a share, or nothing.
 type stagedObject struct {
-	volume  csiproxy.VolumeID // "" if none is mounted there
+	volume  csiproxy.VolumeID // "" if no volume is mounted there
 	share   win.UNCPath
 	isShare bool
 }
 
-// lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
+// lookUpStaged returns the object staged at a path. Callers must check again after taking the lock.
 func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found stagedObject, _ error) {
 	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
 	if err != nil || resolved.Volume != "" {
@@ -86,14 +86,15 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 	if err != nil || found.isShare {
 		return found, err
 	}
-	// Lookup finds no volume also at something that is no mount point, which is an error here.
+	// Lookup also finds no volume at a path that isn't a mount point, an error here.
 	found.volume, err = s.Volumes.MountedAtPath(ctx, stagingPath)
 	return found, err
 }
 
-// unstageNothing ends the unstaging of a path at which no volume was unmounted. mounted is the volume that was there when
-// the call began; it isn't on the disk that the request names. If another one is mounted there now, unstageNothing returns an
-// error: success would say that nothing is staged there.
+// unstageNothing ends the unstaging of a path where no volume was unmounted. mounted is the volume
+// that was mounted there at the start of the call, on a disk other than the requested disk. If a
+// different volume is mounted there now, unstageNothing returns an error: success would mean that
+// nothing is staged there.
 func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	mounted csiproxy.VolumeID) error {
 	if !request.Disk.IsZero() {
@@ -109,27 +110,27 @@ func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVo
 			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call meanwhile; try again", another)
 		}
 	}
-	// An earlier call may have unmounted the volume and died before this step.
+	// An earlier call may have died between the unmount and this step.
 	return s.removeStagingDirectory(ctx, stagingPath)
 }
 
-// How long to retry while a volume is in use, which virus scanners end after a moment, and how
-// often. The interval grows, since each attempt flushes the volume and locks it.
+// How long and how often to retry while a volume is in use. Virus scanners end their use after a
+// moment. The interval grows, since each attempt flushes and locks the volume.
 const (
 	useTimeout         = 15 * time.Second
 	useInterval        = 200 * time.Millisecond
 	useLongestInterval = 5 * time.Second
 )
 
-// whenUnused retries f while its error says that a volume is in use: for useTimeout, or half of the time that the
-// caller has left if that is shorter. Nothing is locked between two attempts, so other calls on the disk and its
-// volumes go on.
+// whenUnused retries f while its error means that a volume is in use: for useTimeout, or half of
+// the caller's remaining time if shorter. No locks are held between two attempts, and concurrent
+// calls on the disk and its volumes can proceed.
 func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
 	if deadline, ok := ctx.Deadline(); ok {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
-	var inUse error // names the processes that had it open at the first attempt, for the log
+	var inUse error // for the log: names the processes using the volume at the first attempt
 	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
 		err = f()
 		if IsInUse(err) && inUse == nil {
@@ -149,9 +150,8 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	return s.Volumes.InUse(ctx, err)
 }
 
-// unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
-// returns the target that provides the disk. If the request names another disk, the volume stays
-// mounted.
+// unstageVolume unmounts the volume id, mounted at a path, takes its disk offline, and returns the
+// target that provides the disk. If the request names another disk, the volume stays mounted.
 func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.ISCSISelector, _ error) {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
@@ -169,7 +169,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
 		return target, unavailableIfDiskLeft(err)
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, id) // also if it leaves the node just now
+	volume, err := s.Locks.LockVolumeAlone(ctx, id) // succeeds even if the volume leaves the node just now
 	if err != nil {
 		return target, err
 	}
@@ -193,7 +193,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
-	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
+	// If both steps fail, the disk's error takes precedence: a repeated call can't know the disk.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
 		result.DiskOffline, err = held.retire(ctx)
@@ -201,15 +201,15 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
 }
 
-// isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
-// locked, since the call that had the lock before may have unmounted the volume.
+// isStillMounted reports whether a volume is mounted at a path. The volume must be locked: the
+// previous holder of the lock may have unmounted the volume.
 func (s *Staging) isStillMounted(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
-	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
+	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks again, holding the directories open
 	return volume.ID.Equal(csiproxy.VolumeID(resolved.Volume)), err
 }
 
-// removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
-// still writes through its link, that fails then, and doesn't land on the node's disk.
+// removeStagingDirectory removes the directory of the former mount point, if empty. If a pod still
+// writes through its link, the writes then fail, and don't fill the node's disk.
 func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpolicy.Path) error {
 	err := s.Paths.Reach(ctx, s.Sys, stagingPath, func(e pathpolicy.Entry) error {
 		_, err := s.Files.RemoveEmpty(ctx, e)
@@ -221,8 +221,8 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpo
 	return err
 }
 
-// unavailableIfDiskLeft makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
-// middle of a call it may be transient, and a repeated call finds out.
+// unavailableIfDiskLeft converts the error of a missing disk to csiproxy.ErrUnavailable. In the
+// middle of a call, the error may be transient, and a repeated call finds out.
 func unavailableIfDiskLeft(err error) error {
 	if !winerr.IsGone(err) {
 		return err
@@ -231,14 +231,15 @@ func unavailableIfDiskLeft(err error) error {
 		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
 }
 
-// unstageMissing unmounts a missing volume, without a flush: its pods must be able to end.
-// reason is the error that says that it is missing. Since one error proves nothing, unstageMissing asks once more. If the
-// volume is there now, it changes nothing, and isThere is true. If the request names a disk that is online without the
-// volume, the volume is another disk's, and stays mounted.
+// unstageMissing unmounts a missing volume, without a flush: the volume's pods must be able to end.
+// reason is the error that reports the volume missing. A single error may be transient, and
+// unstageMissing asks once more. If the volume is now present, nothing changes, and isThere is
+// true. If the request names a disk that is online without the volume, the volume belongs to
+// another disk, and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
 	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) (isThere bool, _ error) {
 	if !request.Disk.IsZero() {
-		lockedDisk, err := s.named(ctx, request.Disk)
+		lockedDisk, err := s.lockNamed(ctx, request.Disk)
 		if err != nil {
 			return false, unavailableIfDiskLeft(err)
 		}
@@ -272,8 +273,8 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	return false, err
 }
 
-// isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
-// come online, and its volumes haven't arrived, isOnlineWithout waits for them.
+// isOnlineWithout reports whether a disk is online and lacks a volume. If the disk has just come
+// online, isOnlineWithout waits for the arrival of the disk's volumes.
 func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID) (bool, error) {
 	state, err := lockedDisk.State(ctx)
 	if err != nil || state.Offline {
@@ -291,9 +292,9 @@ func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedD
 	return true, nil
 }
 
-// mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
-// and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
-// mustn't keep its volume mounted forever.
+// mayBeMeant reports whether an open disk may be the requested disk. A sick disk that doesn't
+// answer what the request compares counts as requested, except if another disk matches: a sick disk
+// must not keep its volume mounted forever.
 func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *usage.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
@@ -315,10 +316,10 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lock
 	return n == lockedDisk.Number, err
 }
 
-// retireNamed takes the disk that a request names offline, if it is in the node.
+// retireNamed takes the disk named by a request offline, if the disk is on the node.
 func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolumeRequest,
 	result *csiproxy.UnstagedVolume) error {
-	lockedDisk, err := s.named(ctx, request.Disk)
+	lockedDisk, err := s.lockNamed(ctx, request.Disk)
 	if err != nil || lockedDisk == nil {
 		return unavailableIfDiskLeft(err)
 	}
@@ -338,32 +339,33 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 	return unavailableIfDiskLeft(err)
 }
 
-// named locks the disk that a request names. It returns nil if that isn't in the node.
-func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*usage.LockedDisk, error) {
-	lockedDisk, err := s.take(ctx, wanted, 0)
+// lockNamed locks the disk named by a request. It returns nil for a disk that isn't on the node.
+func (s *Staging) lockNamed(ctx context.Context, wanted csiproxy.Selector) (*usage.LockedDisk, error) {
+	lockedDisk, err := s.findAndLock(ctx, wanted, 0)
 	if isAbsent(err) {
 		return nil, nil
 	}
 	return lockedDisk, err
 }
 
-// heldDisk is a locked disk on its way offline. It keeps its volumes locked, which stops programs from opening them before.
+// heldDisk is a locked disk on its way offline. Its volumes are locked in Windows, to keep programs
+// from opening them before the disk is offline.
 type heldDisk struct {
 	*usage.LockedDisk
 	staging *Staging
 	locked  []windowsLock
 
 	volumes  opendisk.Volumes
-	areKnown bool // the disk has said which volumes it has
+	areKnown bool // the disk has reported its volumes
 }
 
-// windowsLock is a handle that has Windows' lock of a volume, which is written out.
+// windowsLock is a handle with Windows' lock of a flushed volume.
 type windowsLock struct {
 	id csiproxy.VolumeID
 	win.DeviceHandle
 }
 
-// unlockInWindows closes the handles that have the locks.
+// unlockInWindows closes the handles with the locks.
 func (d *heldDisk) unlockInWindows() {
 	for _, h := range d.locked {
 		h.Close()
@@ -375,8 +377,8 @@ func (d *heldDisk) hasLocked(_ uint32, name string) bool {
 	return slices.ContainsFunc(d.locked, func(h windowsLock) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
 }
 
-// unmount unmounts a volume of the disk once all of the disk's volumes are locked in Windows. If somebody uses one of them,
-// IsInUse is true of the error.
+// unmount unmounts a volume of the disk after locking all of the disk's volumes in Windows. If any
+// of them is in use, IsInUse is true of the error.
 func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) error {
 	if err := d.lockOthers(ctx, volume.ID); err != nil {
 		return err
@@ -388,11 +390,13 @@ func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stag
 	return err
 }
 
-// lockOthers locks the volumes of the disk in Windows, all but id. If somebody uses one of them, IsInUse is true of the
-// error. If one of them is mounted, so that the disk stays online, it locks none.
+// lockOthers locks the volumes of the disk in Windows, except id. If any of them is in use, IsInUse
+// is true of the error. If any of them is mounted, and the disk therefore stays online, lockOthers
+// locks none.
 //
-// A volume that can't be locked for another reason isn't locked: on a sick disk, it mustn't keep id mounted. For the same
-// reason, if the disk doesn't say which volumes it has, retire asks again.
+// A volume whose lock fails for another reason stays unlocked: on a sick disk, the failure must not
+// keep id mounted. For the same reason, lockOthers succeeds if the disk doesn't report its volumes;
+// retire asks again.
 func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
 		return nil
@@ -416,20 +420,21 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 	return nil
 }
 
-// retire takes the disk offline unless one of its volumes is mounted, and reports whether it was online
-// before. A disk that was staged read-only is writable from then on.
+// retire takes the disk offline if none of its volumes is mounted, and reports whether the disk was
+// online before. A disk staged read-only becomes writable.
 //
-// retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
-// one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
-// documented: DynamicDiskPartitioner relies on it, win32diskimager goes on if it is refused, and WSL
-// closes its handles first. So if Windows refuses, retire closes them, too, and asks again at once. A
-// process that opens one of the volumes between these two calls loses what it has written and not yet
-// flushed, as it would if the disk were pulled out. That can be no pod: none of the volumes is mounted
-// at a path or has a link to it, so such a process uses a drive letter or the volume's name. To leave the
-// disk online instead would keep its PersistentVolume from ever being detached.
+// retire first tries with dismounted, locked volumes, to keep programs from opening a volume before
+// its disk is offline. Whether Windows takes a disk offline under such locks is undocumented:
+// DynamicDiskPartitioner relies on it, win32diskimager goes on after a refusal, and WSL closes its
+// handles first. If Windows refuses, retire also closes the handles, and tries again at once. A
+// process that opens a volume between the two attempts loses the data it has written and not yet
+// flushed, as if the disk were pulled out. Such a process can't be a pod: the volumes have neither
+// mount paths nor links, and the process must use a drive letter or the volume's name. Leaving the
+// disk online instead would prevent its PersistentVolume from ever being detached.
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
-// (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
+// (SetOnline: the handles are closed at the end of the block, before
+// IOCTL_DISK_SET_DISK_ATTRIBUTES)
 func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 	retired := win.DiskState{Offline: true}
 	state, err := d.State(ctx)
@@ -437,7 +442,7 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 		return false, err
 	}
 	disks := d.staging.Disks
-	var toFlush opendisk.Volumes // those that aren't locked
+	var toFlush opendisk.Volumes // the unlocked volumes
 	if !state.Offline {
 		if !d.areKnown {
 			if d.volumes, err = disks.Volumes(ctx, d.LockedDisk); err != nil {
@@ -449,7 +454,7 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 			return false, err
 		}
 		for _, h := range d.locked {
-			if err := h.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
+			if err := h.DismountVolume(ctx); err != nil { // not fatal: Windows dismounts volumes when their disk goes offline
 				d.staging.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
 			}
 		}

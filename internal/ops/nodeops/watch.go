@@ -20,11 +20,11 @@ import (
 
 const (
 	// afterNotice is the time from the list at a notice of Windows to the next list. The interval
-	// doubles with each further list, up to csiproxy.WatchInterval. These lists are needed because a
-	// disk may not answer right after its notice, and its volumes arrive later.
+	// doubles with each further list, up to csiproxy.WatchInterval. The further lists are necessary
+	// because a disk may be silent right after its notice, and its volumes arrive later.
 	afterNotice = 20 * time.Millisecond
-	// watchTimeout is how long a watch goes on while the disks can't be listed: Windows may be
-	// busy, or a service that it needs may be restarting.
+	// watchTimeout is how long a watch tolerates failing lists: Windows may be busy, or a required
+	// service may be restarting.
 	watchTimeout = time.Minute
 )
 
@@ -37,13 +37,14 @@ func (s *Staging) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter
 	}
 }
 
-// watch lists the disks at each notice of Windows, and at least every csiproxy.WatchInterval. It yields
-// the difference from what the caller has, until yield returns false. While the caller works on a
-// difference, nothing is listed. So a slow caller gets one difference for all changes meanwhile.
+// watch lists the disks at each notice of Windows, and at least every csiproxy.WatchInterval. It
+// yields the difference from the caller's disks, until yield returns false. No lists are made while
+// the caller handles a difference. A slow caller therefore gets one difference for all changes
+// meanwhile.
 func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
 	yield func(csiproxy.DiskChanges, error) bool) error {
-	// Notices begin before the first list, so that no arrival is missed between the two. Without
-	// them, arrived is nil, and every change is found by the lists at intervals.
+	// Notices begin before the first list, to catch arrivals between the two. Without notices,
+	// arrived is nil, and the periodic lists find every change.
 	arrived, stop, err := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
 	if err == nil {
 		defer stop()
@@ -51,7 +52,7 @@ func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
 	w := watcher{wanted: wanted}
 	interval, lastListed := csiproxy.WatchInterval, time.Now()
 	for first := true; ; {
-		// Each list is an operation of its own; the time that the caller takes in between isn't part of it.
+		// Each list is an operation of its own, which excludes the caller's time between lists.
 		changes, err := operation.Run(ctx, "WatchDisks",
 			func(ctx context.Context) (csiproxy.DiskChanges, error) { return s.changes(ctx, &w) })
 		if err != nil && (first || ctx.Err() != nil || time.Since(lastListed) > watchTimeout) {
@@ -76,7 +77,7 @@ func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
 	}
 }
 
-// changes lists the disks, and returns the difference from what a watcher has.
+// changes lists the disks, and returns the difference from a watcher's disks.
 func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChanges, err error) {
 	defer s.options.Runner.Done("WatchDisks", "", time.Now(), &err)
 	if err := w.wanted.Validate(); err != nil {
@@ -97,23 +98,24 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChang
 	return w.update(all), nil
 }
 
-// targetsInTime asks the initiator for its logical units, for stagingSilentTimeout at most. An initiator that
-// doesn't answer, or has a session that doesn't, delays the first list only: later ones get the error at once.
+// targetsInTime asks the initiator for its logical units, for at most stagingSilentTimeout. A
+// silent initiator, or an initiator with a silent session, delays only the first list: later lists
+// get the error at once.
 func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error) {
 	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
 }
 
-// watcher has the disks as one caller of WatchDisks has got them so far.
+// watcher has the disks that one caller of WatchDisks has received so far.
 type watcher struct {
 	wanted         csiproxy.Selector
 	has            map[csiproxy.DiskNumber]csiproxy.Disk
-	withoutTargets bool // the initiator didn't answer the last time
+	withoutTargets bool // the initiator was silent the last time
 }
 
-// update returns the difference between the disks that the caller has got and all, those of the node
-// now. It notes that the caller gets all.
+// update returns the difference between the caller's disks and all, the current disks of the node.
+// It records that the caller gets all.
 func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
-	// The number of a disk that hangs may belong to another disk by now. So of two disks with the same
+	// The number of a hanging disk may belong to another disk by now. Of two disks with the same
 	// number, the disk without an error counts.
 	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
@@ -146,9 +148,9 @@ func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
 	return c
 }
 
-// completed returns disk. If it doesn't answer now, its hardware is filled in from before, the same disk
-// in the last list. So it still matches the selector, and isn't confused with another disk that gets
-// its number.
+// completed returns disk. For a silent disk, it fills in the hardware from before, the same disk in
+// the last list. A silent disk then still matches the selector, and remains distinguishable from
+// another disk that gets the same number.
 func (w *watcher) completed(disk, before csiproxy.Disk) csiproxy.Disk {
 	if disk.Error != "" {
 		disk.SerialNumber, disk.Bus = cmp.Or(disk.SerialNumber, before.SerialNumber), cmp.Or(disk.Bus, before.Bus)
@@ -166,8 +168,8 @@ func (w *watcher) completed(disk, before csiproxy.Disk) csiproxy.Disk {
 	return disk
 }
 
-// mayBeSame reports whether a and b, which had the same number one after the other, may be one disk.
-// It compares only what both of them have answered.
+// mayBeSame reports whether a and b, successive disks with the same number, may be one disk. It
+// compares only details that both disks have reported.
 func mayBeSame(a, b csiproxy.Disk) bool {
 	if a.SerialNumber != "" && b.SerialNumber != "" && a.SerialNumber != b.SerialNumber {
 		return false
