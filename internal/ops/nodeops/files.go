@@ -21,30 +21,30 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// FilesSystem has the Windows calls that the operations on files make.
+// FilesSystem has the Windows calls of the file operations.
 type FilesSystem interface {
 	usage.System
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
 }
 
-// FileOptions change how the operations behave. The zero value is the default.
+// FileOptions configure the operations. The zero value is the default.
 type FileOptions struct {
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new Runner.
 	Runner *operation.Runner
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
 	// Locker.
 	Locks *usage.Locker
 }
 
-// Filesystem has the operations on the node's directories and links. All methods may be
-// called concurrently.
+// Filesystem has the operations on the node's directories and links. All methods may be called
+// concurrently.
 //
-// All take absolute paths of at most 260 UTF-16 units. For a bad path, or one outside of the
-// allowed directories, the error is csiproxy.ErrInvalidArgument. If a link leads outside, it is
+// All methods take absolute paths of at most 260 UTF-16 units. A bad path, or a path outside the
+// allowed directories, is csiproxy.ErrInvalidArgument. A link leading outside is
 // csiproxy.ErrPermissionDenied. If another process keeps a file open that is in the way, the
-// operation waits for up to a second, and then the error is csiproxy.ErrUnavailable.
+// operation waits for up to a second, and then fails with csiproxy.ErrUnavailable.
 type Filesystem struct {
 	sys     FilesSystem
 	paths   *pathpolicy.Policy
@@ -53,8 +53,8 @@ type Filesystem struct {
 	limits  limits
 }
 
-// NewFiles returns the operations on the files of sys that paths allows. Links may lead to the shares that
-// mapped has.
+// NewFiles returns the operations on the files of sys within paths. Links may lead to the shares in
+// mapped.
 func NewFiles(sys FilesSystem, paths *pathpolicy.Policy, mapped *shares.Mappings, o FileOptions) *Filesystem {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	if o.Locks == nil {
@@ -64,7 +64,7 @@ func NewFiles(sys FilesSystem, paths *pathpolicy.Policy, mapped *shares.Mappings
 	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o, limits: defaultLimits}
 }
 
-// parse returns a path of the API.
+// parse parses a path of the API.
 func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
 	return f.paths.Parse(path, pathpolicy.MaxPath)
 }
@@ -97,7 +97,7 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 			f.options.Logger.Info("directory made", "path", e.Path())
 			return nil
 		}
-		// Windows may refuse to create the root of a drive without saying that it is there.
+		// Windows may refuse to create the root of a drive instead of reporting its existence.
 		if errors.Is(err, fs.ErrExist) || errors.Is(err, winerr.ErrorAccessDenied) {
 			dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
 		}
@@ -154,13 +154,13 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 		return exists(err)
 	}
 	if link.Kind == pathpolicy.LinkToShare {
-		// No server is asked: if it refuses the password by now, or is down, a driver could stage nothing
-		// anew at the path.
+		// IsSymlink doesn't ask the server. With a server that is down, or refuses the password by
+		// now, the resulting error would keep a driver from staging anything new at the path.
 		_, mapped, err := f.mappedShare(ctx, link.Target())
 		return mapped, err
 	}
 	if link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint {
-		return false, nil // a reparse point of a file system filter, and no link
+		return false, nil // a reparse point of a file system filter
 	}
 	return false, &csiproxy.Error{
 		Kind:   csiproxy.ErrPermissionDenied,
@@ -168,20 +168,20 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	}
 }
 
-// mappedShare reads a link's target that is a UNC path, and reports whether its share has
-// a global mapping.
+// mappedShare parses a link's target as a UNC path, and reports whether its share has a global
+// mapping.
 func (f *Filesystem) mappedShare(ctx context.Context, target string) (path win.UNCPath, mapped bool, err error) {
 	if path, err = win.ParseUNC(target); err != nil {
-		return path, false, nil // no such share can be mapped
+		return path, false, nil // an invalid UNC path has no mapping
 	}
 	mappings, err := f.shares.List(ctx)
 	return path, err == nil && path.MappedBy(mappings), err
 }
 
-// exists reports whether a volume is there, from the error of the query of its attributes.
+// exists reports whether a volume exists, given the error of the query of its attributes.
 func exists(err error) (bool, error) {
 	if errno := winerr.Errno(0); errors.As(err, &errno) {
-		if errno == winerr.ErrorUnrecognizedVolume { // the volume is there, without a file system
+		if errno == winerr.ErrorUnrecognizedVolume { // the volume exists, but has no file system
 			return true, nil
 		}
 		if errno.Gone() {

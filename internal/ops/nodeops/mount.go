@@ -23,13 +23,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Parse checks the text of a path. In this group, as in the published daemon, a slash counts as a
-// backslash: drivers append /target to the path that kubelet gives them.
+// Parse parses and checks a path. In this group, as in the published daemon, a slash counts as a
+// backslash: drivers append /target to kubelet's path.
 func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
 	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
 }
 
-// ParseToMount is Parse for a path at which a volume is to be mounted.
+// ParseToMount is Parse for the future mount point of a volume.
 func (v *Volumes) ParseToMount(path string) (pathpolicy.Path, error) {
 	parsed, err := v.Parse(path)
 	if err == nil {
@@ -45,7 +45,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 	if err != nil {
 		return errorAt(targetPath, err)
 	}
-	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id) // an error if there is no such volume
+	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id) // an error for a missing volume
 	if err != nil {
 		return err
 	}
@@ -58,12 +58,12 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 	return errorAt(targetPath, v.Mount(ctx, lockedDisk, lockedVolume, path, nil))
 }
 
-// Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the disk
-// locked, so that it doesn't go offline meanwhile. A disk that Windows runs from can't be locked, and the
-// volume lies on this disk only. So Mount doesn't check that again.
+// Mount mounts a volume of a disk at a path, and makes the path if missing. The caller's lock on
+// the disk keeps the disk online meanwhile. Disks of Windows itself can't be locked, and the volume
+// lies on the locked disk only. Mount therefore skips the check for Windows' disks.
 //
-// If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
-// driver formats no volume that has a file system.
+// If the call that formatted the volume ended before giving write access to the writers, Mount
+// gives them access: a driver doesn't format a volume with a file system again.
 func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
@@ -96,8 +96,8 @@ func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *
 			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
 				return v.explain(ctx, directory, mountErr)
 			}
-			// The query on the directory's handle says what is mounted now: this volume, one that another
-			// call has mounted meanwhile, or none because the directory has entries.
+			// The query on the directory's handle tells what is mounted now: this volume, a volume
+			// mounted meanwhile by another call, or nothing because the directory has entries.
 			if mounted, err = mountedAt(ctx, directory); err != nil {
 				return err
 			}
@@ -115,7 +115,8 @@ func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *
 	})
 }
 
-// mount has Windows mount a volume at a directory, and repeats that while Windows refuses it and nothing is mounted there.
+// mount has Windows mount a volume at a directory, and retries while Windows refuses and the
+// directory has no volume.
 func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
 	var final error
 	err := operation.UntilReady(ctx, func() error { return nil }, func() error {
@@ -128,14 +129,14 @@ func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csip
 			return nil
 		}
 		if mounted, queryErr := mountedAt(ctx, directory); queryErr == nil && mounted != "" {
-			return nil // the caller looks what that is
+			return nil // the caller checks which volume is mounted
 		}
 		return err
 	})
 	return cmp.Or(final, err)
 }
 
-// notEmpty is the error of a directory that isn't empty.
+// notEmpty returns the error of a directory with entries.
 func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	entries, err := directory.ReadDir(ctx, true)
 	if err != nil {
@@ -147,7 +148,7 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	return hasEntries(directory, entries)
 }
 
-// checkEmpty returns an error if a directory isn't empty.
+// checkEmpty returns an error if a directory has entries.
 func checkEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	entries, err := directory.ReadDir(ctx, true)
 	if errors.Is(err, winerr.ErrorNoMoreFiles) {
@@ -159,7 +160,8 @@ func checkEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	return err
 }
 
-// hasEntries is the error of a directory with entries. It names some of them, and since when they have been there.
+// hasEntries returns the error of a directory with entries. It names some entries, with their
+// creation times.
 func hasEntries(directory *pathpolicy.File, entries []win.DirEntry) error {
 	var names []string
 	for _, e := range entries {
@@ -175,7 +177,7 @@ func hasEntries(directory *pathpolicy.File, entries []win.DirEntry) error {
 		"' -Destination DIRECTORY moves all of it to another directory on the same drive")
 }
 
-// explain says why a volume couldn't be mounted if the directory isn't on NTFS: Windows has mount
+// explain adds the reason to a mount error if the directory isn't on NTFS: Windows supports mount
 // points on NTFS only.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-setvolumemountpointw
@@ -196,8 +198,8 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 	}
 }
 
-// mountedAt returns the volume that is mounted at an open directory; "" if none is. A
-// link there is refused.
+// mountedAt returns the volume mounted at an open directory; "" if no volume is. A link there is
+// refused.
 func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.VolumeID, error) {
 	link, err := directory.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
@@ -209,7 +211,7 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.Volume
 	return csiproxy.VolumeID(link.Volume), err
 }
 
-// refuseOther is the error of a path at which another volume is mounted.
+// refuseOther returns the error of a path with another volume mounted.
 func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
 	const reason = "another volume is mounted there"
 	if v.paths.IsOfDriver() {
@@ -218,7 +220,7 @@ func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
 	return refuse(fmt.Sprintf("%s: %s", reason, mounted))
 }
 
-// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
+// MountedAtPath returns the volume mounted at a path itself; "" if no volume is.
 func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, _ error) {
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) (err error) {
 		id, err = mountedAt(ctx, f)
@@ -233,9 +235,9 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 	return id, err
 }
 
-// CheckMountable returns an error if what is at a path keeps every volume from being mounted there. It asks only
-// what one open tells: where nothing is, it doesn't search the way for files. mounted is the volume that is mounted
-// there, "" if none is. Mount checks all of that again.
+// CheckMountable returns an error if a file, link or entries at a path prevent every mount there.
+// mounted is the volume mounted at the path, "" if no volume is. CheckMountable uses only a single
+// open: for a missing path, it skips the search for files along the way. Mount repeats all checks.
 func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
 		link, err := f.Link(ctx)
@@ -257,7 +259,7 @@ func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mou
 	return mounted, err
 }
 
-// errorAt names the path that err came up at.
+// errorAt adds a path to err.
 func errorAt(path string, err error) error {
 	if err == nil {
 		return nil
@@ -280,8 +282,8 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 	return errorAt(targetPath, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushUnlessMissing(ctx, id) }))
 }
 
-// flushUnlessMissing flushes a volume. If the volume's disk has left the node or is offline, it succeeds
-// without: the volume's pods must be able to end.
+// flushUnlessMissing flushes a volume. If the volume's disk is offline or has left the node,
+// flushUnlessMissing succeeds without a flush: the volume's pods must be able to end.
 func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) error {
 	err := v.flush(ctx, id)
 	if !winerr.IsGone(err) {
@@ -299,8 +301,8 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 	return nil
 }
 
-// Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
-// error ends the call.
+// Unmount unmounts a volume at a path, if the volume is mounted there. It calls flush first; an
+// error from flush ends the call.
 func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path, flush func() error) error {
 	return v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		if err := flush(); err != nil {
@@ -310,8 +312,8 @@ func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume,
 	})
 }
 
-// whereMounted calls unmount with the directory at a path if the volume is mounted there. If another
-// volume is mounted there, it returns an error. If none is, it succeeds.
+// whereMounted calls unmount with the directory at a path if the volume is mounted there. It
+// returns an error for another volume, and succeeds for a path without a volume.
 func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path pathpolicy.Path,
 	unmount func(directory *pathpolicy.File) error) error {
 	err := v.paths.Hold(ctx, v.sys, path, func(e pathpolicy.Entry) error {
@@ -369,13 +371,13 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	return "", notFound(noMountPoint)
 }
 
-// Why GetVolumeIDFromTargetPath finds no volume. Drivers look for the words "because it does not exist".
+// Errors of GetVolumeIDFromTargetPath. Drivers look for the words "because it does not exist".
 const (
 	noPath       = "the path can't be found because it does not exist"
 	noMountPoint = "no volume is mounted there: the mount point can't be found because it does not exist"
 )
 
-// Why nothing is mounted at a path.
+// Reasons why a path can't have a mounted volume.
 const (
 	notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
 	isLink        = "there is a link at the path, and a volume is mounted at a directory only"

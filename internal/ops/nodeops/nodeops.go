@@ -1,18 +1,18 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeops does the operations on a node, Windows or the simulated one, and puts those of all
-// groups together.
+// Package nodeops implements the operations on a node, Windows or simulated, and assembles the
+// operations of all groups.
 //
 // [Disks] finds disks, brings them online and partitions them. [Volumes] finds, formats, mounts and
-// grows volumes. [Files] makes and removes directories and links, inside of the allowed directories
-// only: no link leads out of these, even one swapped in during a call. [Staging] has the storage
-// group: whole tasks of a CSI node, made of the operations of the other groups.
+// grows volumes. [Filesystem] makes and removes directories and links, strictly inside the allowed
+// directories: links can't lead outside, even if swapped in during a call. [Staging] has the
+// storage group: whole tasks of a CSI node, composed of the operations of all groups.
 //
-// Each operation first asks Windows for the current state and then does the missing steps. Therefore
-// it may be repeated, also after a process that died half-way through. An operation on a disk changes
-// only the disk that had the number at the start of the call, and checks the disk's contents right
-// before each change: see [opendisk.Disk].
+// Each operation first asks Windows for the current state and then does the missing steps.
+// Operations can therefore be repeated, even after a process has died half-way. An operation on a
+// disk changes only the disk that had the number at the start of the call, and checks the disk's
+// contents right before each change: see [opendisk.Disk].
 package nodeops
 
 import (
@@ -35,10 +35,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/published"
 )
 
-// DefaultKubeletPath is the directory that kubelet uses on Windows.
+// DefaultKubeletPath is kubelet's default directory on Windows.
 const DefaultKubeletPath = pathpolicy.DefaultKubeletPath
 
-// Options are node.Options, which documents them.
+// Options are node.Options; see there.
 type Options struct {
 	KubeletPath         string
 	WorkingDirs         []string
@@ -58,12 +58,13 @@ type Options struct {
 	OnSkippedDisks      func(count int)
 }
 
-// Driver is a driver that has operations of its own, which touch nothing else than what is the driver's.
+// Driver is a driver with operations of its own, limited to the driver's resources.
 type Driver struct {
 	scope.Driver
-	// Dirs are the driver's directories beside those that kubelet has for it by its name.
+	// Dirs are the driver's directories in addition to kubelet's directories for the driver's name.
 	Dirs []string
-	// Reformat lets the driver's FormatVolume empty volumes of its disks that are mounted right in one of Dirs.
+	// Reformat lets the driver's FormatVolume empty volumes of the driver's disks that are mounted
+	// directly in one of Dirs.
 	Reformat bool
 }
 
@@ -78,19 +79,19 @@ type Operations struct {
 	Storage    csiproxy.StorageOperations
 }
 
-// Node is the operations with what bears them.
+// Node is the operations of a node, with their state.
 type Node struct {
 	Operations
 	groups  Groups // of the whole node
 	calls   *operation.Windows
 	drivers map[string]Operations
-	all     []*operation.Windows // the node's calls, those of lists of disks, and those of each driver
+	all     []*operation.Windows // the node's calls, the calls of disk lists, and the calls of each driver
 }
 
-// Driver returns the operations of one of the drivers, by its name.
+// Driver returns the operations of the driver with a name.
 func (n *Node) Driver(name string) Operations { return n.drivers[name] }
 
-// Load returns what the calls to Windows have to do.
+// Load returns the load of all calls to Windows.
 func (n *Node) Load() (load operation.Load) {
 	for _, calls := range n.all {
 		load = load.Plus(calls.Load())
@@ -98,19 +99,20 @@ func (n *Node) Load() (load operation.Load) {
 	return load
 }
 
-// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many log-ons
-// weren't made because of that.
+// RefusedLogOns returns the number of accounts recently refused by SMB servers, and the number of
+// log-ons held back because of the refusals.
 func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 	return n.groups.Mappings.RefusedLogOns()
 }
 
-// KeepLockFile opens the file by which processes of CSI Proxy exclude each other: see [usage.Locker.KeepLockFile].
+// KeepLockFile opens the lock file, by which processes of CSI Proxy exclude each other: see
+// [usage.Locker.KeepLockFile].
 func (n *Node) KeepLockFile(ctx context.Context) (io.Closer, error) {
 	return n.groups.Locks.KeepLockFile(ctx)
 }
 
-// New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
-// bad options, and for drivers that can't be told apart.
+// New returns the operations on the node sys. Each driver has operations of its own. New fails only
+// for bad options, and for drivers that are indistinguishable.
 func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	common, err := newShared(sys, o, drivers)
 	if err != nil {
@@ -129,12 +131,12 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	return n, nil
 }
 
-// shared is what the operations of the node and of its drivers have in common. It is made once for each node.
+// shared is the state shared by the operations of a node and of its drivers. Each node has one.
 type shared struct {
 	sys     win.System
 	options Options
 	calls   *operation.Windows // the node's own calls of sys
-	lists   *operation.Windows // those that ask all disks. On a node with drivers they are apart: disks that hang delay lists alone
+	lists   *operation.Windows // calls on all disks; separate on a node with drivers: hanging disks then delay only lists
 	paths   *pathpolicy.Policy
 	owners  *scope.Table
 	runner  *operation.Runner
@@ -189,11 +191,11 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}, nil
 }
 
-// part is what of a node its operations touch: all, or what is one driver's.
+// part is the part of a node that operations may touch: the whole node, or a driver's resources.
 type part struct {
 	driver string // "" for the whole node
 	calls  *operation.Windows
-	sys    win.System // made of calls
+	sys    win.System // uses calls
 	paths  *pathpolicy.Policy
 	users  *usage.Finder
 	log    *slog.Logger
@@ -202,20 +204,21 @@ type part struct {
 	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 	// lastingOwnerOf is usage.LockOptions.OwnerOf.
 	lastingOwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
-	// ownerOfPortal is initiator.Options.OwnerOf; nil for a driver, whose portals are its own.
+	// ownerOfPortal is initiator.Options.OwnerOf; nil for a driver, which sees only its own
+	// portals.
 	ownerOfPortal func(p win.ISCSIPortal) (driver string, isKnown bool)
 }
 
-// whole is the whole node.
+// whole returns the whole node.
 func (s *shared) whole() part {
 	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
 		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
 }
 
-// partOf is what is one driver's.
+// partOf returns a driver's part of the node.
 func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
-	// Calls of its own: those that hang keep no other driver's waiting.
+	// Each driver has its own calls: hanging calls delay only this driver.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
 	sys := scope.NewSystem(p.calls, s.owners, driver, func(ctx context.Context, listed []string) (map[string]bool, error) {
 		return s.paths.DriversAt(ctx, p.calls, listed)
@@ -225,7 +228,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 		Driver: driver.Name, OfTheNode: usage.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
 	p.users = usage.FinderForDriver(s.users, driver.Name, sys, p.calls, p.paths)
 	p.ownerOfDisk = func(context.Context, *opendisk.Disk) (string, error) {
-		return driver.Name, nil // no other driver's disk can be opened
+		return driver.Name, nil // only the driver's own disks can be opened
 	}
 	return p
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// checkContent returns an error unless a volume may be formatted: a raw one, as checkRaw says, and with reuse also one with a
-// file system that checkReusable lets be emptied.
+// checkContent returns an error for a volume that must not be formatted. A raw volume must pass
+// checkRaw. With reuse, a volume with a file system may pass checkReusable instead.
 func (v *Volumes) checkContent(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent, reuse bool) error {
 	if reuse {
 		isReusable, err := v.checkReusable(ctx, id)
@@ -28,11 +28,12 @@ func (v *Volumes) checkContent(ctx context.Context, id csiproxy.VolumeID, disk *
 	return v.checkRaw(ctx, id, disk, extent)
 }
 
-// checkReusable reports whether a volume has a file system and is mounted in a directory in which an administrator lets volumes be
-// formatted again. sig-storage-local-static-provisioner empties a released volume so. If somebody may still use
-// the volume there, it returns an error.
+// checkReusable reports whether a volume has a file system and is mounted in a directory where an
+// administrator permits formatting volumes again. This is how sig-storage-local-static-provisioner
+// empties a released volume. If the volume may still be in use, checkReusable returns an error.
 //
-// Source: https://github.com/kubernetes-sigs/sig-storage-local-static-provisioner/blob/6cbe253cb2ef8245c84801060da3b37335ca78bf/pkg/util/volume_util_windows.go (DeleteContents)
+// Source: https://github.com/kubernetes-sigs/sig-storage-local-static-provisioner/blob/6cbe253cb2ef8245c84801060da3b37335ca78bf/pkg/util/volume_util_windows.go
+// (DeleteContents)
 func (v *Volumes) checkReusable(ctx context.Context, id csiproxy.VolumeID) (isReusable bool, _ error) {
 	mounted, err := v.options.Users.MountedAt(ctx, string(id))
 	if err != nil {
@@ -63,7 +64,7 @@ func (v *Volumes) checkReusable(ctx context.Context, id csiproxy.VolumeID) (isRe
 		return false, refuse("the volume would be formatted again, but links lead to it: " + quote.List(links) +
 			"; delete the pods that use it")
 	}
-	h, err := v.Lock(ctx, id) // fails while anybody has a file open
+	h, err := v.Lock(ctx, id) // fails while a file is open
 	if IsInUse(err) {
 		return false, &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Err: err,
 			Detail: "the volume would be formatted again, but is in use" + v.users(ctx, id)}

@@ -16,45 +16,44 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// remover removes entries of directories that are held open. It works through handles,
-// so no link can lead it elsewhere.
+// remover removes entries of open directories. It works through handles, and links can't redirect
+// handles.
 //
-// A tree may be deeper than any path can name. Each level takes one open handle
-// and some memory that doesn't depend on the depth.
+// A tree may be deeper than the longest path. Each level takes one open handle and some memory,
+// independent of the depth.
 type remover struct {
 	limits
 	locks     *usage.Locker
 	removed   int // entries so far
 	unmounted int // volumes so far
-	listed    int // entries of directories above the one that is removed
-	depth     int // directories above the one that is removed
+	listed    int // entries of directories above the current entry
+	depth     int // directories above the current entry
 }
 
-// limits bound what one call does and keeps.
+// limits bound the work and the memory of one call.
 type limits struct {
-	// removals is how many entries one call removes. A pod may make files as fast as they
-	// are removed.
+	// removals is how many entries one call removes. A pod may make files as fast as the call
+	// removes them.
 	removals int
-	// listed is how many entries the directories above the one that is removed keep in memory.
+	// listed is how many entries of the directories above the current entry stay in memory.
 	listed int
-	// depth is how deep directories may be nested: each level takes a handle and a few KiB of memory. A path that Windows takes has
-	// 16,384 names at most.
+	// depth is how deep directories may be nested: each level takes a handle and a few KiB of
+	// memory. A path in Windows has at most 16,384 names.
 	depth int
 }
 
 var defaultLimits = limits{removals: 1_000_000, listed: 100_000, depth: 20_000}
 
-// entry is one entry of an open directory, as it was seen last.
+// entry is an entry of an open directory, as last seen.
 type entry struct {
 	pathpolicy.Entry
 	win.FileInfo
 }
 
-// isPlainDir reports whether e is a directory that has its entries itself.
+// isPlainDir reports whether e is a directory with entries of its own.
 func (e entry) isPlainDir() bool { return e.IsDir() && !e.IsReparsePoint() }
 
-// maxRounds bounds how often a directory is listed again while others keep making
-// entries in it.
+// maxRounds bounds the listings of a directory while other processes keep making entries there.
 const maxRounds = 3
 
 // removeTree removes an entry and, if it is a plain directory, everything in it.
@@ -86,11 +85,11 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 		Detail: "other processes keep making files in it; try again later"})
 }
 
-// removeEntries removes everything in an open directory. If an entry can't be removed, it goes on, and
-// returns the first error.
+// removeEntries removes everything in an open directory. After a failed entry, removeEntries goes
+// on, and finally returns the first error.
 //
-// A listing stays in memory while the directories in it are removed. Those of a deep and broad tree would fill
-// the memory; so a listing that is too much is forgotten, and made again afterwards.
+// A listing stays in memory while its directories are removed. The listings of a deep and broad
+// tree would fill the memory. An excessive listing is therefore discarded, and repeated afterwards.
 func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (first error) {
 	for restart := true; ; {
 		entries, err := dir.ReadDir(ctx, restart)
@@ -119,17 +118,17 @@ func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (firs
 				err = closed(below, r.removeDirectory(ctx, below))
 				r.listed -= len(entries)
 			}
-			if !pathpolicy.Missing(err) { // else somebody else has removed it
+			if !pathpolicy.Missing(err) { // a missing entry was removed by another process
 				first = cmp.Or(first, err)
 			}
 		}
-		if restart && first != nil { // what can't be removed would be listed again and again
+		if restart && first != nil { // a repeated listing would return the failed entry again and again
 			return first
 		}
 	}
 }
 
-// atPath names the path that err came up at.
+// atPath adds a path to err.
 func atPath(path func() string, err error) error {
 	if err == nil {
 		return nil
@@ -137,15 +136,16 @@ func atPath(path func() string, err error) error {
 	return &csiproxy.Error{Object: quote.Text(path()), Err: err}
 }
 
-// removeEntry opens a plain directory with the rights to list and delete it. Any other entry it removes.
+// removeEntry opens a plain directory with the rights to list and delete it. It removes any other
+// entry.
 func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
-	// The entry may be something else than it was when it was listed.
+	// The entry may have changed since the listing.
 	const attempts = 5
 	before := r.unmounted
 	for range attempts {
 		if e.ReparseTag == win.TagMountPoint {
 			if r.unmounted > before {
-				break // it was mounted again, by a call after this one
+				break // another call mounted a volume there again
 			}
 			if err := r.unmount(ctx, e); err != nil {
 				return nil, err
@@ -175,9 +175,9 @@ func (r *remover) delete(ctx context.Context, file *pathpolicy.File) error {
 	return err
 }
 
-// openToDelete opens an entry with the access rights that it needs by its last known kind,
-// and reads what it is now. If that needs other rights, or has to be unmounted first,
-// openToDelete closes it, and changed is true.
+// openToDelete opens an entry with the access rights for its last known kind, and reads its current
+// kind. If the entry needs other rights, or must first be unmounted, openToDelete closes the entry,
+// and changed is true.
 func openToDelete(ctx context.Context, e *entry) (file *pathpolicy.File, changed bool, err error) {
 	o := win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen}
 	listable := e.isPlainDir()
@@ -214,9 +214,9 @@ func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
 	return link.IsMountPoint(), err
 }
 
-// unmount removes a mount point through the mount manager, and leaves a junction alone. It
-// holds the directory open meanwhile, but without the right to delete it: the mount manager
-// opens the directory, too, and doesn't share deletion.
+// unmount removes a mount point through the mount manager, and leaves a junction alone. The
+// directory stays open meanwhile, but without the right to delete: the mount manager opens the
+// directory, too, and doesn't share deletion.
 func (r *remover) unmount(ctx context.Context, e entry) error {
 	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, winerr.ErrorDirectory) {
@@ -244,7 +244,7 @@ func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id c
 	link, err := file.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
 		!(link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))) {
-		return nil // another call has changed the entry; the caller reads it again
+		return nil // another call has changed the entry; the caller reads the entry again
 	}
 	if err == nil {
 		err = file.Unmount(ctx)

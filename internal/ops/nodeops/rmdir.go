@@ -37,7 +37,8 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 	return err
 }
 
-// rmdir also returns the directory of a share, if a link to it was removed.
+// rmdir removes an entry. If the entry was a link to a directory of a share, rmdir returns the
+// directory.
 func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
 	force bool) (remote win.UNCPath, isShare bool, _ error) {
 	if err := removed.CheckReplaceable(); err != nil {
@@ -64,11 +65,11 @@ func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
 	return remote, isShare, r.delete(ctx, dir)
 }
 
-// shareAt returns the directory of a share that an entry is a link to, if it is one.
+// shareAt returns the directory of a share to which an entry links; ok is false for other entries.
 func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote win.UNCPath, ok bool, _ error) {
 	link, err := entry.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-		return remote, false, nil // it is no link any more
+		return remote, false, nil // the entry is no longer a link
 	}
 	if err != nil || link.Kind != pathpolicy.LinkToShare {
 		return remote, false, err
@@ -77,7 +78,7 @@ func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote win.UNCPath, o
 	return remote, parseErr == nil, nil
 }
 
-// report logs how much a remover has removed from a directory, also if it has failed.
+// report logs how much a remover has removed from a directory, also after a failure.
 func (f *Filesystem) report(r *remover, entry pathpolicy.Entry) {
 	if r.removed+r.unmounted > 0 {
 		f.options.Logger.Info("files and directories removed", "path", entry.Path(), "entries", r.removed, "unmounted",

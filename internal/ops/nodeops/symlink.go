@@ -53,7 +53,7 @@ func atSource(path string, err error) error {
 	return &csiproxy.Error{Object: "source path " + quote.Text(path), Err: err}
 }
 
-// IsLinkTo returns a function that reports whether a link is one to source.
+// IsLinkTo returns a function that reports whether a link leads to source.
 func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 	return func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
 }
@@ -62,7 +62,7 @@ func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path,
 	f func(e pathpolicy.Entry) error) error
 
-// MakeLink makes target a link to source by make, which reports whether it has.
+// MakeLink makes target a link to source by calling make, which reports whether it made the link.
 func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach,
 	make func(e pathpolicy.Entry) (bool, error)) error {
 	return reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
@@ -74,8 +74,8 @@ func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Pat
 	})
 }
 
-// Unlink removes the symbolic link at a path, or the empty directory that MakeLink leaves if
-// its process dies. Anything else stays.
+// Unlink removes the symbolic link at a path, or the empty directory left by MakeLink if its
+// process dies. Anything else stays, and is an error.
 func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {
 		removed, err := f.RemoveEmpty(ctx, e)
@@ -95,8 +95,8 @@ func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 	return err
 }
 
-// UnlinkIf removes the symbolic link at a path if isMeant returns true, and reports whether it has.
-// It calls isMeant with the link while that is held open.
+// UnlinkIf removes the symbolic link at a path if isMeant returns true, and reports whether it did.
+// The link stays open during isMeant.
 func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path,
 	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, _ error) {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) (err error) {
@@ -137,7 +137,7 @@ func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
 	return true, nil
 }
 
-// RemoveEmpty removes an empty directory, and reports whether it has.
+// RemoveEmpty removes an empty directory, and reports whether it did.
 func (f *Filesystem) RemoveEmpty(ctx context.Context, e pathpolicy.Entry) (removed bool, _ error) {
 	removed, err := e.RemoveEmptyDirectory(ctx)
 	if removed {
@@ -146,9 +146,9 @@ func (f *Filesystem) RemoveEmpty(ctx context.Context, e pathpolicy.Entry) (remov
 	return removed, err
 }
 
-// checkShare returns an error if the target of a link is on a share that isn't mapped. Otherwise
-// anybody who can make a link in a pod's directory could lead the node to any server and, by a
-// name of the node itself such as \\localhost\C$, to its own drives.
+// checkShare returns an error if the target of a link is on an unmapped share. The check keeps
+// anybody who can make a link in a pod's directory from leading the node to an arbitrary server or,
+// by a name of the node itself such as \\localhost\C$, to the node's own drives.
 func (f *Filesystem) checkShare(ctx context.Context, target string) error {
 	_, mapped, err := f.mappedShare(ctx, target)
 	if err != nil || mapped {

@@ -21,7 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
+// DiskBytes returns the size in bytes of a volume's disk, as known to Windows.
 func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, error) {
 	extent, err := usage.Extent(ctx, v.sys, id)
 	if err != nil {
@@ -39,15 +39,16 @@ func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, e
 	return geometry.DiskSize, err
 }
 
-// UnmountByForce is Unmount of a volume that may be in use: files that are open on it break, and what can't be
-// written out is lost.
+// UnmountByForce is Unmount for a volume that may be in use: open files break, and unwritten data
+// is lost if the flush fails.
 func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) error {
 	return v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
 }
 
-// UnmountUnused is Unmount while the volume is locked in Windows, so that nobody can begin to use it. It returns
-// the handle that has the lock; the caller closes it. If somebody uses the volume already, it returns
-// an error of which IsInUse is true, and the caller decides how long to retry.
+// UnmountUnused is Unmount while Windows has the volume locked, to keep programs from starting to
+// use the volume. It returns the handle with the lock; the caller must close the handle. If the
+// volume is already in use, UnmountUnused returns an error of which IsInUse is true, and the caller
+// decides how long to retry.
 func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) (
 	locked win.DeviceHandle, _ error) {
 	h, err := v.Lock(ctx, lockedVolume.ID)
@@ -56,11 +57,11 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 	}
 	defer func() {
 		if locked.Device == nil {
-			h.Close() // releases the lock; if h is closed already, it does nothing
+			h.Close() // releases the lock; a no-op for a closed handle
 		}
 	}()
 	err = v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
-		err := directory.Unmount(ctx) // Lock has written the volume out
+		err := directory.Unmount(ctx) // Lock has flushed the volume
 		if !mayBeOfLock(err) {
 			return err
 		}
@@ -77,11 +78,11 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 	return h, nil
 }
 
-// flushIfPossible flushes a volume, and logs it if Windows refuses that twice: a broken disk may refuse it
-// forever.
+// flushIfPossible flushes a volume. If Windows refuses twice, flushIfPossible only logs the
+// refusal: a broken disk may refuse forever.
 func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) error {
 	err := v.flush(ctx, id)
-	if err != nil { // one error proves nothing
+	if err != nil { // a single error may be transient
 		err = v.flush(ctx, id)
 	}
 	if ctx.Err() != nil || !errors.As(err, new(winerr.Errno)) {
@@ -91,15 +92,15 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 	return nil
 }
 
-// mayBeOfLock reports whether the mount manager may have refused to remove a mount point because its
-// volume is locked. No source says whether it removes such mount points. If it refuses, the volume is
-// unmounted before it is locked: see unmountUnlocked.
+// mayBeOfLock reports whether the mount manager may have refused to remove a mount point because
+// the volume is locked. No source says whether it removes mount points of locked volumes. After a
+// refusal, the volume is unmounted before the lock: see unmountUnlocked.
 func mayBeOfLock(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
 }
 
-// unmountUnlocked unmounts a volume that isn't locked, and locks it after that. If the lock fails
-// because somebody has begun to use the volume meanwhile, it mounts the volume again.
+// unmountUnlocked unmounts an unlocked volume, and then locks the volume. If the lock fails because
+// the volume has come into use meanwhile, unmountUnlocked mounts the volume again.
 func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) (win.DeviceHandle, error) {
 	if err := directory.Unmount(ctx); err != nil {
 		return win.DeviceHandle{}, err
@@ -111,7 +112,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 	}
 	reason := "whether it came into use while it was unmounted can't be found out; try again"
 	if used := (inUse{}); errors.As(err, &used) {
-		err = used.error // not IsInUse, which says that nothing was changed: a change was made and undone
+		err = used.error // not IsInUse, which promises an unchanged node: a change was made and undone
 		reason = "it came into use while it was unmounted" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
@@ -124,12 +125,12 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 		Detail: after + reason, Err: err}
 }
 
-// Lock opens a volume, flushes it and locks it until the handle is closed. If somebody uses the volume,
+// Lock opens a volume, flushes it and locks it until the handle is closed. If the volume is in use,
 // IsInUse is true of the error.
 //
-// A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Then it
-// is opened for reading: FSCTL_LOCK_VOLUME doesn't need more. Others are opened for writing as well,
-// as all public code does that locks a volume.
+// A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Lock
+// then opens the volume for reading, which is enough for FSCTL_LOCK_VOLUME. All other volumes are
+// opened for writing as well, as in all public code that locks volumes.
 func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (win.DeviceHandle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	isReadOnly := errors.Is(err, winerr.ErrorWriteProtect)
@@ -157,8 +158,8 @@ func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (win.DeviceHan
 	return h, nil
 }
 
-// inUse is the error of the volume id that can't be locked, because somebody has the volume or
-// something on it open.
+// inUse is the error for the volume id if a lock fails because the volume, or something on the
+// volume, is open.
 type inUse struct {
 	error
 	id csiproxy.VolumeID
@@ -166,7 +167,8 @@ type inUse struct {
 
 func (e inUse) Unwrap() error { return e.error }
 
-// asInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
+// asInUse converts err, from opening or locking a volume, to inUse if err means that the volume is
+// in use.
 func asInUse(id csiproxy.VolumeID, err error) error {
 	if winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation) {
 		return inUse{err, id}
@@ -174,15 +176,16 @@ func asInUse(id csiproxy.VolumeID, err error) error {
 	return err
 }
 
-// IsInUse reports whether err, of UnmountUnused or Lock, says that somebody uses the volume, and nothing
-// was changed. The use may end after a moment, as that of virus scanners does.
+// IsInUse reports whether err, from UnmountUnused or Lock, means that the volume is in use and was
+// left unchanged. The use may end after a moment, as with virus scanners.
 func IsInUse(err error) bool {
 	is := errors.As(err, new(inUse))
 	return is
 }
 
-// InUse returns err, of which IsInUse is true, as the error of a volume that stays in use:
-// csiproxy.ErrFailedPrecondition. It names the processes that use the volume, as far as Windows tells them.
+// InUse converts err, of which IsInUse is true, to the error of a volume that stays in use:
+// csiproxy.ErrFailedPrecondition. It names the processes that use the volume, as far as Windows
+// knows.
 func (v *Volumes) InUse(ctx context.Context, err error) error {
 	var used inUse
 	errors.As(err, &used)
@@ -192,13 +195,14 @@ func (v *Volumes) InUse(ctx context.Context, err error) error {
 	}
 }
 
-// orForce ends the errors of a volume that is in use. Nothing is forced after some time: what programs
-// have not yet written would be lost.
+// orForce ends the errors of a volume in use. The unmount is never forced automatically after some
+// time: data not yet written by programs would be lost.
 const orForce = `, or force the unmount: docs/troubleshooting.md, "A volume stays in use"`
 
-// What to do about a program that keeps volumes open, by the name of its file.
+// Advice about a program that keeps volumes open, by the name of its file.
 //
-// Source: https://learn.microsoft.com/windows-server/storage/data-deduplication/run (Stop-DedupJob),
+// Source: https://learn.microsoft.com/windows-server/storage/data-deduplication/run
+// (Stop-DedupJob),
 // https://learn.microsoft.com/defender-endpoint/configure-extension-file-exclusions-microsoft-defender-antivirus,
 // https://github.com/microsoft/hcsshim/tree/main/cmd/containerd-shim-runhcs-v1
 var remedies = map[string]string{
@@ -216,10 +220,10 @@ const (
 	askFilters = "a driver has it open, such as that of a backup agent or a virus scanner (fltmc instances): stop that on the volume"
 )
 
-// systemProcess is the process that the handles of drivers belong to.
+// systemProcess is the process that owns the handles of drivers.
 const systemProcess = 4
 
-// remedy says what to do about a process that uses a volume.
+// remedy returns the advice about a process that uses a volume.
 func remedy(process win.ProcessID, image string) string {
 	if process == systemProcess {
 		return askFilters
@@ -227,8 +231,8 @@ func remedy(process win.ProcessID, image string) string {
 	return cmp.Or(remedies[strings.ToLower(image[strings.LastIndexByte(image, '\\')+1:])], endProcess)
 }
 
-// users names the processes that use a volume, and what to do about each kind of these, in words that
-// follow "it is in use".
+// users names the processes that use a volume, with the advice about each kind of process, as a
+// text to follow "it is in use".
 func (v *Volumes) users(ctx context.Context, id csiproxy.VolumeID) string {
 	const unknown = "; Windows names no process: end the pods and containers that had it, and services and drivers " +
 		"that open every volume"

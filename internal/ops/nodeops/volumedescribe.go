@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Describe returns what is known of a volume. What is wrong with it is among its conditions. The
+// Describe returns everything known about a volume. Problems are in the volume's conditions. The
 // error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
 	described := csiproxy.Volume{VolumeID: id}
@@ -64,13 +64,13 @@ func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 	return described, ctx.Err()
 }
 
-// add adds a condition, which says what is wrong with a volume.
+// add adds a condition with a problem of a volume.
 func add(described *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, message string) {
 	condition := csiproxy.Condition{Reason: reason, Inaccessible: inaccessible, Message: message}
 	described.Conditions = append(described.Conditions, condition)
 }
 
-// describeDisk fills in what is known of the disk that a volume lies on.
+// describeDisk fills in everything known about a volume's disk.
 func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, volume win.DeviceHandle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
@@ -82,9 +82,9 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 		return false, err
 	}
 	defer h.Close()
-	// The handle of the volume was open all the time, so it is the same volume. Its disk was there
-	// before and after the disk was opened by its number, and a disk keeps its number while it is
-	// there. So the open disk is the volume's, which is proof enough for a description.
+	// The open handle of the volume proves that the volume is still the same. The volume's disk was
+	// present before and after the disk was opened by number, and a disk keeps its number while
+	// present. The open disk is therefore the volume's, with enough certainty for a description.
 	if extentsAfter, err := volume.Extents(ctx); err != nil || !slices.Equal(extentsAfter, extents) {
 		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
 	}
@@ -118,15 +118,15 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	readOnly = state.ReadOnly
 	if v.options.OwnerOf != nil {
 		described.Driver, err = v.options.OwnerOf(ctx, h)
-		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // it isn't known now
+		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // the owner is currently unknown
 			err = nil
 		}
 	}
 	return readOnly, err
 }
 
-// describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to
-// check it.
+// describeFileSystem fills in the sizes of a file system, and adds a condition if Windows wants to
+// check the file system.
 func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Volume) {
 	space, err := v.sys.DiskFreeSpace(ctx, string(described.VolumeID))
 	if err != nil {
@@ -142,7 +142,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 	defer h.Close()
 	if data, err := h.FileSystemData(ctx, described.FileSystem); err == nil {
 		described.AllocationUnitBytes = data.BytesPerCluster
-	} // a file system that is neither NTFS nor ReFS has no such data
+	} // only NTFS and ReFS have such data
 	dirty, err := isDirty(ctx, h)
 	switch {
 	case err != nil:
@@ -162,8 +162,8 @@ func isDirty(ctx context.Context, h win.DeviceHandle) (bool, error) {
 	return dirty, err
 }
 
-// Repair has Windows check a volume, or repair what a check has found, and reports whether
-// there are errors.
+// Repair has Windows check a volume, or repair the errors found by a check, and reports whether the
+// volume has errors.
 func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.RepairMode) (errorsFound bool, _ error) {
 	var result win.RepairResult
 	err := operation.Retry(ctx, repairTimeout, repairInterval, isUnknownVolume, func() (err error) {
@@ -176,6 +176,5 @@ func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.Rep
 	return result != win.RepairNoErrors, err
 }
 
-// isUnknownVolume reports whether err says that storage management doesn't know a volume
-// yet.
+// isUnknownVolume reports whether err means that storage management doesn't know a volume yet.
 func isUnknownVolume(err error) bool { return errors.Is(err, winerr.ErrorRetry) }

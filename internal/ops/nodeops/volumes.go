@@ -24,7 +24,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// VolumeSystem has the Windows calls that the operations on volumes make.
+// VolumeSystem has the Windows calls of the volume operations.
 type VolumeSystem interface {
 	win.DeviceOpener
 	win.Notices
@@ -34,25 +34,27 @@ type VolumeSystem interface {
 	win.Processes
 }
 
-// VolumeOptions change how the operations behave. The zero value is the default.
+// VolumeOptions configure the operations. The zero value is the default.
 type VolumeOptions struct {
-	// AllowRecognizedData lets FormatVolume write over data of another system that it recognises. Default: it
-	// refuses. A volume with a file system that Windows knows is refused always.
+	// AllowRecognizedData lets FormatVolume overwrite data that it recognises as another system's.
+	// Default: FormatVolume refuses. A volume with a file system known to Windows is always
+	// refused.
 	AllowRecognizedData bool
-	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
-	// csiproxy.FormatOptions has them. Default: whom Windows lets.
+	// Writers are the accounts with write access to the root of a volume formatted by FormatVolume,
+	// as in csiproxy.FormatOptions. Default: the accounts chosen by Windows.
 	Writers []string
-	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	// OwnerOf returns the name of the driver that owns an open disk; "" for a disk without an
+	// owner. Default: no disk has an owner.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new Runner.
 	Runner *operation.Runner
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
-	// Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
+	// one Locker. Default: a new Locker.
 	Locks *usage.Locker
-	// Users finds who uses disks and volumes. Default: one of its own.
+	// Users finds who uses disks and volumes. Default: a new Finder.
 	Users *usage.Finder
 }
 
@@ -63,8 +65,7 @@ type Volumes struct {
 	options VolumeOptions
 }
 
-// NewVolumes returns the operations on the volumes of sys. paths says which paths are
-// allowed.
+// NewVolumes returns the operations on the volumes of sys, at the paths allowed by paths.
 func NewVolumes(sys VolumeSystem, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
@@ -72,13 +73,13 @@ func NewVolumes(sys VolumeSystem, paths *pathpolicy.Policy, o VolumeOptions) *Vo
 	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
-// Timeouts for states that pass by themselves.
+// Timeouts for transient states.
 const (
 	arrivalTimeout = 10 * time.Second // until a partition has its volume
 	repairTimeout  = 15 * time.Second // until Windows' list of volumes has a volume
 	repairInterval = 500 * time.Millisecond
-	// updateInterval is the time from one update of Windows' list of volumes to the next: that asks all
-	// disks, and it finds nothing if it comes before the volume does.
+	// updateInterval is the time between two updates of Windows' list of volumes: an update asks
+	// all disks, and is useless before the volume arrives.
 	updateInterval = 10 * time.Second
 )
 
@@ -97,7 +98,8 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, 
 	return v.arrived(ctx, h, wanted)
 }
 
-// arrived waits for the volumes of partitions of a disk, and returns them in the partitions' order.
+// arrived waits for the volumes of a disk's partitions, and returns the volumes in the partitions'
+// order.
 func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
 	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout, nil)
 	if err != nil {
@@ -109,8 +111,8 @@ func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []ui
 	return ids, nil
 }
 
-// dataPartitions returns the numbers of the data partitions of an online disk: all,
-// or only partition, if that is a data partition.
+// dataPartitions returns the numbers of the data partitions of an online disk: all, or only
+// partition, if partition is a data partition.
 func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
 	state, err := h.State(ctx)
 	if err != nil {
@@ -150,7 +152,8 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (
 	if err != nil {
 		return "", err
 	}
-	// Partitions are counted, and not volumes: one that hasn't arrived may be the one that is meant.
+	// This counts partitions rather than volumes: a volume that hasn't arrived may be the wanted
+	// volume.
 	if len(wanted) == 0 {
 		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
 	}
@@ -171,8 +174,8 @@ func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.Vol
 	return extent.DiskNumber, err
 }
 
-// open opens the device of a volume. The error is csiproxy.ErrInvalidArgument if id is
-// no volume id, csiproxy.ErrNotFound if the volume isn't there.
+// open opens the device of a volume. An invalid volume id is csiproxy.ErrInvalidArgument, a missing
+// volume csiproxy.ErrNotFound.
 func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Access) (win.DeviceHandle, error) {
 	if err := id.Validate(); err != nil {
 		return win.DeviceHandle{}, err
@@ -180,7 +183,7 @@ func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Acc
 	return win.OpenDevice(ctx, v.sys, win.VolumePath(string(id)), access)
 }
 
-// Information returns the file system of a volume; formatted is false for a raw one.
+// Information returns the file system of a volume; formatted is false for a raw volume.
 func (v *Volumes) Information(ctx context.Context, id csiproxy.VolumeID) (_ win.VolumeInformation, formatted bool, _ error) {
 	if err := id.Validate(); err != nil {
 		return win.VolumeInformation{}, false, err
@@ -215,23 +218,24 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 	return v.format(ctx, lockedDisk, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil, true)
 }
 
-// Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
-// those of the options if there are none. It repeats a format that Windows refuses: right after a partition
-// was made, Windows may take the volume for read-only, and virus scanners and the indexer open every new
-// volume for a moment. Before each attempt it checks that the volume is still raw.
+// Format formats a raw volume, which lies at extent of its disk, and lets writers, by default the
+// Writers of the options, write at the volume's root. It retries while Windows refuses: right after
+// a partition is made, Windows may take the volume for read-only, and virus scanners and the
+// indexer open every new volume for a moment. Before each attempt, Format checks that the volume is
+// still raw.
 func (v *Volumes) Format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
 	return v.format(ctx, lockedDisk, lockedVolume, extent, o, writers, false)
 }
 
-// format is Format; with reuse it also empties a volume that checkReusable lets be emptied.
+// format is Format; with reuse, it also empties a volume accepted by checkReusable.
 func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string, reuse bool) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
 	isUsual := o == win.FormatOptions{FileSystem: "NTFS", Label: o.Label}
-	var failed error // of the attempt before
+	var failed error // the error of the previous attempt
 	var updated time.Time
 	err := operation.UntilReady(ctx, func() error {
 		if errors.Is(failed, winerr.ErrorWriteProtect) {
@@ -249,7 +253,8 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 		return err
 	}, func() error {
 		start := time.Now()
-		// Windows' list of disks and volumes lags behind: it may lack the volume, or have it as read-only.
+		// Windows' list of disks and volumes lags behind: it may lack the volume, or list the
+		// volume as read-only.
 		if o.UpdateList = failed != nil && start.Sub(updated) >= updateInterval; o.UpdateList {
 			updated = start
 		}
@@ -261,7 +266,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
 		}
 		if isUsual && errors.Is(failed, winerr.ErrorInvalidParameter) {
-			// Users have seen this of a volume that had just come, and other times not:
+			// Users have seen this error intermittently with newly arrived volumes:
 			// https://github.com/PowerShell/PowerShell/issues/7771
 			return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows can't format the volume yet: %v", failed)
 		}
@@ -273,7 +278,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 	return v.allowWriters(ctx, lockedVolume, writers, true)
 }
 
-// verify returns an error unless a volume still lies at extent of the disk that is open.
+// verify returns an error if a volume no longer lies at extent of the open disk.
 func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
 	extentAfter, err := usage.Extent(ctx, v.sys, id)
 	if err != nil {
@@ -282,12 +287,12 @@ func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendi
 	if extentAfter != extent {
 		return opendisk.ErrChanged("the volume lies at another place")
 	}
-	return disk.Verify(ctx) // if nil, the number in extent was that of this disk
+	return disk.Verify(ctx) // if nil, the number in extent belongs to this disk
 }
 
-// checkRaw returns an error unless a volume still lies at extent of the disk that is open and holds
-// nothing. It asks Windows for the file system last, so that the answer is recent: what others make
-// on a raw volume meanwhile is a file system of Windows.
+// checkRaw returns an error if a volume no longer lies at extent of the open disk, or isn't raw. It
+// asks Windows for the file system last, to get a recent answer: a program that formats a raw
+// volume meanwhile makes a file system of Windows.
 func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
@@ -312,7 +317,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 	if found != "" && !v.options.AllowRecognizedData {
 		return refuse("it holds " + found)
 	}
-	if err := disk.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+	if err := disk.Verify(ctx); err != nil { // if nil, the number in extent belongs to this disk
 		return err
 	}
 	info, formatted, err := v.Information(ctx, id)
@@ -350,7 +355,7 @@ func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
 	return flushHandle(ctx, h)
 }
 
-// flushHandle flushes an open volume. If that has nothing to flush, it succeeds.
+// flushHandle flushes an open volume. It succeeds if the volume has nothing to flush.
 func flushHandle(ctx context.Context, h win.DeviceHandle) error {
 	err := h.Flush(ctx)
 	if opendisk.HasNothingToFlush(err) {
@@ -359,5 +364,5 @@ func flushHandle(ctx context.Context, h win.DeviceHandle) error {
 	return err
 }
 
-// volumeObject names the volume in errors. A text that is no volume id may hold anything.
+// volumeObject names the volume in errors. An invalid volume id may contain any text.
 func volumeObject(id csiproxy.VolumeID) string { return "volume " + quote.Text(string(id)) }

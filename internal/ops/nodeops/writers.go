@@ -17,15 +17,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// inheritedBelow has all files and directories inherit an entry.
+// inheritedBelow makes all files and directories inherit an entry.
 const inheritedBelow = win.ObjectInherit | win.ContainerInherit
 
-// freshAccess is the access list that Windows gives to the root of a volume when it formats it, in the
+// freshAccess is the access list that Windows gives to the root of a newly formatted volume, in the
 // order in which icacls prints it.
 //
 // Source: https://github.com/kubernetes-csi/csi-proxy/issues/382, and
-// https://github.com/microsoft/Windows-Containers/issues/539 for Windows Server 2019, 2022 and 2025.
-// Nobody has published that of ReFS.
+// https://github.com/microsoft/Windows-Containers/issues/539 for Windows Server 2019, 2022 and
+// 2025. No source has the list of ReFS.
 var freshAccess = []win.ACE{
 	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: winid.SIDAdministrators},
 	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: winid.SIDSystem},
@@ -36,12 +36,12 @@ var freshAccess = []win.ACE{
 	{Rights: win.FileReadExecute, SID: winid.SIDEveryone},
 }
 
-// isFresh reports whether a list grants what freshAccess does, in whatever form: Windows may write the
-// generic rights, and apart what is for the directory and what is for all below.
+// isFresh reports whether a list grants the same access as freshAccess, in any form: Windows may
+// write generic rights, and separate entries for the directory and for everything below.
 func isFresh(list []win.ACE) bool { return maps.Equal(effects(list), effects(freshAccess)) }
 
-// effects are the entries of a list with the rights of files, apart for the directory and for what is
-// below it.
+// effects returns the entries of a list, with generic rights replaced by file rights, and separate
+// entries for the directory and for everything below.
 func effects(list []win.ACE) map[win.ACE]bool {
 	all := make(map[win.ACE]bool)
 	for _, e := range list {
@@ -66,17 +66,21 @@ func effects(list []win.ACE) map[win.ACE]bool {
 	return all
 }
 
-// noData are directories that Windows makes at the root of a volume by itself.
+// noData are directories that Windows itself makes at the root of a volume.
 var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 
-// allowWriters lets writers, or those of the options if there are none, write at the root of a volume
-// and to all that is made there later. It leaves a volume as it is that holds anything, or whose list
-// isn't that of a format, unless the caller has formatted it; and one that is mounted in an allowed directory, so
-// that nothing is made there meanwhile: the caller has the volume locked, and nobody mounts it.
-// (An administrator may write by a drive letter or elsewhere, which harms nothing: what is there has inherited its
-// list before.)
+// allowWriters lets writers, by default the Writers of the options, write at the root of a volume
+// and to everything made there later. It leaves unchanged
+//   - a volume with data
+//   - a volume whose access list differs from a new volume's, except if the caller has formatted
+//     the volume
+//   - a volume mounted in an allowed directory, where files could be made meanwhile. The caller's
+//     lock on the volume prevents new mounts.
 //
-// The volume is opened by its name, which no link leads astray.
+// (An administrator may write by a drive letter or elsewhere, which is harmless: the files have
+// already inherited the old list.)
+//
+// The volume is opened by its name, and links can't redirect a volume name.
 func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVolume, writers []string, formatted bool) (err error) {
 	if len(writers) == 0 {
 		writers = v.options.Writers
@@ -103,7 +107,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVo
 		Options: win.FileDirectoryFile | win.FileOpenReparsePoint,
 	})
 	if !formatted && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorWriteProtect) {
-		return nil // its list isn't that of a format, or nobody writes to it
+		return nil // the list isn't a new volume's, or the volume is read-only
 	}
 	if err != nil {
 		return err
@@ -131,7 +135,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVo
 	return nil
 }
 
-// isEmpty reports whether a directory has no entries but those of noData.
+// isEmpty reports whether a directory is empty except for noData.
 func isEmpty(ctx context.Context, root win.File) (bool, error) {
 	for restart := true; ; restart = false {
 		entries, err := root.ReadDir(ctx, restart)
