@@ -13,18 +13,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// openAt opens an entry relative to its directory, refusing links. The place where a walk begins is opened by its path.
+// openAt opens an entry relative to its directory and refuses links. The first directory of a walk
+// is opened by its path.
 //
-// A directory that is mounted into a HostProcess container goes through Windows' bind
-// filter (bindflt). That may answer each relative open with "reparse", as Windows does for
-// a link, whether there is a link or not. The first relative open of a walk tells the two
-// apart: only the administrator can make the directory where a walk begins a link. So if
-// that open meets a reparse point, there is a filter. Then the walk opens an entry by its
-// path if the filter refuses the relative open.
+// Windows' bind filter (bindflt) handles opens in a directory mounted into a HostProcess container.
+// The filter may answer any relative open with "reparse", the answer of Windows for a link, even
+// where there is no link. The first relative open of a walk tells a link and the filter apart: only
+// the administrator can turn the first directory of a walk into a link, and a reparse point there
+// means a filter. From then on, the walk opens an entry by its path whenever the filter refuses the
+// relative open.
 //
-// Under load, the filter sometimes answers relative opens with ErrorInvalidParameter, and never
-// opens by path. Such an open is retried, and then made by path. For a name of several elements,
-// openAt reports a link instead, so that the caller opens one element after the other.
+// Under load, the filter sometimes answers a relative open with ErrorInvalidParameter. Opens by
+// path are immune. openAt retries the relative open once, and then opens by path. For a name of
+// several elements, openAt reports a link instead, and the caller opens one element after the
+// other.
 //
 // Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go,
 // https://github.com/microsoft/Windows-Containers/issues/635
@@ -55,9 +57,9 @@ func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) 
 	return e.openByPath(ctx, o)
 }
 
-// openByPath opens an entry by its whole path, and proves by its final path that it is the
-// entry of the held directory, since that could have become a link. If an entry was made
-// elsewhere because of that, openByPath deletes it through its handle.
+// openByPath opens an entry by its whole path. The held directory could have become a link, and
+// openByPath compares final paths to prove the file is the entry of the held directory. If the open
+// created an entry elsewhere, openByPath deletes the new entry through its handle.
 func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, err error) {
 	const attempts = 3
 	if o.Disposition == win.FileOpenIf {
@@ -68,8 +70,8 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 			if !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
-			// The entry is made by a handle of its own: that needs the right to delete, which
-			// the caller's handle mustn't have.
+			// A second handle creates the entry: creating needs the right to delete, and the
+			// caller's handle must not have that right.
 			f, err = e.openByPath(ctx, create)
 			if err == nil {
 				err = f.Close()

@@ -12,20 +12,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// CheckDriverName returns csiproxy.ErrInvalidArgument, with the reason, for a name by which kubelet would have no directory for one
-// driver alone.
+// CheckDriverName checks the name of a driver. The error is csiproxy.ErrInvalidArgument, with the
+// reason, if kubelet shares the directory of the name among several drivers, or has none for it.
 func CheckDriverName(driver string) error {
 	if win.SameName(driver, "kubernetes.io") || win.SameName(driver, "pv") {
-		// plugins\kubernetes.io holds where kubelet stages the volumes of all drivers: before 1.24 in plugins\kubernetes.io\csi\pv.
+		// plugins\kubernetes.io holds the staged volumes of all drivers: before 1.24 in
+		// plugins\kubernetes.io\csi\pv.
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a driver can't be named %s: plugins\kubernetes.io and plugins\kubernetes.io\csi\pv `+
 			"hold the volumes of all drivers", quote.Text(driver))
 	}
 	return checkName(driver)
 }
 
-// CheckDirectory returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a further directory of a driver: it must
-// lie below an allowed directory, by a name that Windows takes for this directory only, and hold nothing that kubelet, the pods or
-// other drivers have.
+// CheckDirectory checks a further directory of a driver. The directory must lie below an allowed
+// directory, have a name that means only this directory to Windows, and hold nothing of kubelet,
+// the pods or other drivers. Otherwise the error is csiproxy.ErrInvalidArgument, with the reason.
 func (p *Policy) CheckDirectory(driver, dir string) error {
 	_, err := p.checkDirectory(driver, dir)
 	return err
@@ -56,7 +57,7 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 		return refuse("it holds files of Windows or of csi-proxy itself")
 	}
 	if driver != "" && slices.ContainsFunc(p.roots, l.equal) {
-		// Links at an allowed directory are followed as the administrator's.
+		// The administrator owns links at an allowed directory, and the walk follows them.
 		return refuse("it is a working directory itself, which the driver could make a link to what others have; " +
 			"give -working-dir the directory above")
 	}
@@ -75,7 +76,8 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	return l, nil
 }
 
-// reasonOfKubelet returns why a driver can't have a directory in kubelet's, given the names below that; "" if it can.
+// reasonOfKubelet returns why a driver must not own a directory in kubelet's directory, given the
+// names below kubelet's; "" if a driver may own the directory.
 func reasonOfKubelet(names []string) string {
 	first := names[0]
 	if win.SameName(first, "pods") {
@@ -88,7 +90,7 @@ func reasonOfKubelet(names []string) string {
 		return `plugins\kubernetes.io holds the volumes of all drivers`
 	}
 	if win.SameName(first, "plugins") {
-		// Whether or not that driver is in the file: a node may have it at any time.
+		// The named driver may be missing from the file: a node may get the driver at any time.
 		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
 	}
 	return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// LinkKind is where a link leads.
+// LinkKind is the kind of a link's target.
 type LinkKind int
 
 // Kinds of links.
@@ -28,7 +28,7 @@ const (
 	LinkToShare                  // a symlink to a UNC path
 )
 
-// Link is a reparse point as it was read. What it leads to may not exist.
+// Link is a reparse point. Its target may be missing.
 type Link struct {
 	win.ReparsePoint
 	Kind   LinkKind
@@ -36,21 +36,20 @@ type Link struct {
 	Volume string // of LinkToVolume: \\?\Volume{guid}\
 }
 
-// IsMountPoint reports whether the mount manager has mounted a volume there. A symlink can
-// lead to the root of a volume, too.
+// IsMountPoint reports whether the mount manager has mounted a volume there. A symlink to the root
+// of a volume is no mount point.
 func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == win.TagMountPoint }
 
-// MakeSymlink makes the entry a symlink to target, which has the form that win.NewSymlink takes.
-// file says whether target is a file or a directory. If a symlink is there already and same is true
-// of it, MakeSymlink succeeds, and made is false. If anything else is there, it stays, and the error
-// is csiproxy.ErrAlreadyExists.
+// MakeSymlink makes the entry a symlink to target, in the form for win.NewSymlink. file selects a
+// link to a file rather than a directory. If there is already a symlink for which same is true,
+// MakeSymlink succeeds, and made is false. Anything else stays in place, and the error is
+// csiproxy.ErrAlreadyExists.
 //
-// Windows makes a link in two steps. If the process dies between them, an empty
-// directory or file is left. A later call doesn't replace it, since somebody may
-// need it as it is.
+// Windows makes a link in two steps. If the process dies between them, an empty directory or file
+// is left. A later call leaves it alone: somebody may need the empty directory or file.
 //
-// A link to a share counts as a use of its mapping. So MakeSymlink refuses to make one where Links
-// doesn't search: see CheckSearched.
+// A link to a share counts as a use of the share's mapping. MakeSymlink refuses to link to a share
+// in directories that Links skips: see CheckSearched.
 func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) (made bool, _ error) {
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
@@ -92,9 +91,9 @@ func errUnsettled() error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "other processes keep making and removing it; try again later")
 }
 
-// RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process
-// dies, and reports whether it has. Anything else stays. If the directory has entries, the error
-// is winerr.ErrorDirNotEmpty. If nothing is there, Missing is true of the error.
+// RemoveEmptyDirectory removes an empty directory, such as the remains of an interrupted
+// MakeSymlink, and reports whether it did. Files and links stay. If the directory has entries, the
+// error is winerr.ErrorDirNotEmpty. If nothing is there, Missing is true of the error.
 func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, err error) {
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
@@ -118,7 +117,7 @@ func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, err erro
 	return true, nil
 }
 
-// Link opens the entry and reads it.
+// Link opens the entry and reads its link.
 func (e Entry) Link(ctx context.Context) (link Link, err error) {
 	f, err := e.Open(ctx, ForAttributes)
 	if err != nil {
@@ -128,8 +127,8 @@ func (e Entry) Link(ctx context.Context) (link Link, err error) {
 	return f.Link(ctx)
 }
 
-// settledLink is Link, but waits until no other call is making or removing the entry. It opens the
-// entry for deletion, as these calls do, and only one can at a time.
+// settledLink is Link, but first waits for calls that create or remove the entry. Like these calls,
+// settledLink opens the entry for deletion, and Windows allows only one such open at a time.
 func (e Entry) settledLink(ctx context.Context) (link Link, err error) {
 	f, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
@@ -163,12 +162,11 @@ func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error 
 	return err
 }
 
-// usualReparseDataSize is room for the target of a mount point, or of a link of kubelet or a driver.
-// Buffers of the maximum size were a third of what unstaging allocated.
+// usualReparseDataSize fits the target of a mount point, or of a link made by kubelet or a driver.
+// Buffers of the maximum size were a third of the memory allocated by unstaging.
 const usualReparseDataSize = 1024
 
-// Link reads the link or mount point f. Of other files it gives
-// winerr.ErrorNotAReparsePoint.
+// Link reads the link or mount point f. For other files the error is winerr.ErrorNotAReparsePoint.
 func (f *File) Link(ctx context.Context) (Link, error) {
 	buf := make([]byte, usualReparseDataSize)
 	n, err := f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
@@ -200,8 +198,8 @@ func (f *File) Link(ctx context.Context) (Link, error) {
 	return link, nil
 }
 
-// volumeRoot recognises \\?\Volume{guid}, with or without a backslash at the end,
-// and returns it with one. It doesn't recognise a directory on a volume.
+// volumeRoot parses \\?\Volume{guid}, with or without a backslash at the end, and returns the name
+// with a backslash. A directory on a volume is rejected.
 func volumeRoot(target string) (string, bool) {
 	const prefix = `\\?\Volume{`
 	name := strings.TrimSuffix(target, `\`)
@@ -219,8 +217,8 @@ func isUNC(target string) bool {
 	return strings.HasPrefix(target, `\\`) && !strings.HasPrefix(target, `\\?\`) && !strings.HasPrefix(target, `\\.\`)
 }
 
-// target returns the path that a link in the directory dir leads to, if that is
-// inside of the allowed directories.
+// target returns the target path of a link in the directory dir, if the target is inside the
+// allowed directories.
 func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
 	target := r.Target()
 	if !r.Relative {
@@ -254,7 +252,7 @@ func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
 	return p.locate(location{dir.root.drive, names})
 }
 
-// dirPath is the path of the directory that has the entry.
+// dirPath is the path of the entry's directory.
 func (e Entry) dirPath() Path {
 	if e.dir == nil {
 		return e.start
@@ -262,7 +260,7 @@ func (e Entry) dirPath() Path {
 	return e.dir.entry.path()
 }
 
-// follow returns where the path goes on behind f, which is a link on the way.
+// follow returns the path behind f, a link on the way.
 func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
 	if err := w.count(f.entry); err != nil {
 		return Path{}, err
@@ -276,7 +274,7 @@ func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
 	return Path{}, f.entry.outside(link)
 }
 
-// count counts a link that is followed, and returns an error if there are too many.
+// count counts a followed link, and returns an error if there are too many.
 func (w *walk) count(e Entry) error {
 	if w.links++; w.links > maxLinks {
 		return e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
@@ -288,8 +286,8 @@ func (e Entry) outside(link Link) error {
 	return e.refused(csiproxy.ErrPermissionDenied, e.walk.policy.OutsideDetail(link))
 }
 
-// OutsideDetail says of a link why it isn't followed: it leads out of the policy's directories. A driver isn't told
-// where, since it may be another's.
+// OutsideDetail says why a link is not followed: it leads out of the policy's directories. A
+// driver's error leaves out the target, which may belong to another driver.
 func (p *Policy) OutsideDetail(link Link) string {
 	if p.territory != nil {
 		return "it is a link out of the driver's directories"
@@ -297,7 +295,7 @@ func (p *Policy) OutsideDetail(link Link) string {
 	return "it is a link out of the allowed directories, to " + quote.Text(link.Target())
 }
 
-// checkVolume returns an error if a link leads to a volume that is protected.
+// checkVolume returns an error if a link leads to a protected volume.
 func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
 	reason, err := w.policy.Protects(ctx, w.sys, link.Volume)
 	if err != nil || reason == "" {

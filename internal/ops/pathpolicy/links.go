@@ -15,42 +15,42 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// FoundLink is a link or mount point that Links has found.
+// FoundLink is a link or mount point found by Links.
 type FoundLink struct {
 	Path Path
 	Link Link
-	// ForgottenPod is the UID of the pod whose link this is, if vol_data.json beside the link is missing or empty: kubelet
-	// needs that file to unpublish the volume. Otherwise it is "".
+	// ForgottenPod is the UID of the link's pod if vol_data.json beside the link is missing or
+	// empty: kubelet needs the file to unpublish the volume. Otherwise ForgottenPod is "".
 	ForgottenPod string
 }
 
-// The bounds of Links.
+// Limits of Links.
 const (
-	// maxLinkDepth is how many names below an allowed directory the paths have to which Links
-	// searches. Kubelet's staging and target paths have six:
-	// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount and
-	// pods\POD\volumes\PLUGIN\VOLUME\mount.
+	// maxLinkDepth is the maximum number of names below an allowed directory in the paths of a
+	// search. Kubelet's staging and target paths have six:
+	// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount and pods\POD\volumes\PLUGIN\VOLUME\mount.
 	maxLinkDepth = 8
-	// maxLinkEntries bounds how many entries of directories are checked: in the directory of each pod, in
-	// the own directories of each driver, and elsewhere.
+	// maxLinkEntries limits the directory entries checked: in the directory of each pod, in each
+	// driver's own directories, and elsewhere.
 	maxLinkEntries = 200_000
 )
 
-// podData are the directories where kubelet keeps those of a pod's data that belong to no volume of a
-// driver. They aren't searched: they have no staged paths, and users may have any number of files there,
-// links and links to others' volumes among them.
+// podData are kubelet's directories for a pod's own data, separate from the volumes of drivers.
+// Links skips them: they have no staged paths, and users may have any number of files there,
+// including links to volumes of other pods.
 //
-// Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/volume (the plugins of these volumes
-// have these names, with "/" for "~")
+// Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/volume (the plugins of these
+// volumes have these names, with "/" for "~")
 var podData = []string{
 	"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~projected",
 	"kubernetes.io~downward-api",
 }
 
-// Where kubelet has the volumes of pods: pods\UID\volumes\PLUGIN\NAME, of CSI drivers one level below,
-// and parts of volumes at pods\UID\volume-subpaths\NAME\CONTAINER\INDEX, though it makes none of these
-// on Windows. Links searches nothing else in the directory of a pod, since nothing that pods or their
-// users make may cost others time, or count as a use of others' volumes.
+// Kubelet's directories for the volumes of pods: pods\UID\volumes\PLUGIN\NAME, for CSI drivers one
+// level below, and for parts of volumes pods\UID\volume-subpaths\NAME\CONTAINER\INDEX, though
+// kubelet creates no subpaths on Windows. Links skips everything else in the directory of a pod.
+// Files made by pods or their users must neither slow down other searches nor count as a use of
+// volumes of other pods.
 //
 // Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/config/defaults.go,
 // https://github.com/kubernetes/kubernetes/blob/master/pkg/volume/util/subpath/subpath_windows.go
@@ -62,16 +62,16 @@ const (
 	podSubpathNames   = 5 // UID, volume-subpaths, NAME, CONTAINER and INDEX
 )
 
-// What kubelet has in the directory of a pod's volume of a CSI driver,
-// pods\UID\volumes\kubernetes.io~csi\PV.
+// Names in kubelet's directory of a pod's CSI volume, pods\UID\volumes\kubernetes.io~csi\PV.
 const (
 	csiVolumes = "kubernetes.io~csi"
 	csiMount   = "mount"         // the link
 	csiData    = "vol_data.json" // which volume of which driver it is; made before the link, and removed after it
 )
 
-// PublishedAt returns the UID of the pod whose link to a volume of a CSI driver has the path, and kubelet's name of the volume,
-// which is that of the PersistentVolume if the volume is staged. Both are "" if it is no such path.
+// PublishedAt parses the path of a pod's link to a CSI volume, and returns the UID of the pod and
+// kubelet's name of the volume. For a staged volume, the name is that of the PersistentVolume. For
+// all other paths, both are "".
 func (p *Policy) PublishedAt(path Path) (pod, volume string) {
 	names, _ := p.belowPods(path)
 	if len(names) == podVolumeNames+1 && win.SameName(names[1], volumesDirectory) &&
@@ -81,8 +81,8 @@ func (p *Policy) PublishedAt(path Path) (pod, volume string) {
 	return "", ""
 }
 
-// belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path lies
-// elsewhere.
+// belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path
+// lies elsewhere.
 func (p *Policy) belowPods(path Path) (names []string, ok bool) {
 	kubelet, location := p.allowed[0], path.full()
 	if path.volume != "" || !location.inside(kubelet) {
@@ -95,8 +95,8 @@ func (p *Policy) belowPods(path Path) (names []string, ok bool) {
 	return names[1:], true
 }
 
-// isPodsOwn reports whether a path lies in the directory of a pod, but not where kubelet has its volumes.
-// names are those of the path below the directory of pods.
+// isPodsOwn reports whether a path lies in the directory of a pod, but outside kubelet's
+// directories for volumes. names are the path's names below the directory of pods.
 func isPodsOwn(names []string) bool {
 	if len(names) < 2 {
 		return false
@@ -113,9 +113,10 @@ func isPodsOwn(names []string) bool {
 	return len(names) > podVolumeNames
 }
 
-// CheckSearched returns csiproxy.ErrFailedPrecondition if Links doesn't find the entry. It is called
-// before a link is made. A volume or share counts as in use because Links finds a link to it. With a
-// link that Links doesn't find, it could be unmounted or unmapped while in use.
+// CheckSearched returns csiproxy.ErrFailedPrecondition if Links does not search the entry's
+// directory. Call CheckSearched before making a link. A volume or share counts as in use because
+// Links finds a link to it. With a link hidden from Links, a volume could be unmounted, or a share
+// unmapped, while in use.
 func (e Entry) CheckSearched() error {
 	if reason := e.walk.policy.unsearched(e.path()); reason != "" {
 		return e.refused(csiproxy.ErrFailedPrecondition, reason+", where CSI Proxy doesn't search for links")
@@ -123,7 +124,7 @@ func (e Entry) CheckSearched() error {
 	return nil
 }
 
-// unsearched says why Links doesn't find a path; "" if it does.
+// unsearched says why Links misses a path; "" if Links finds the path.
 func (p *Policy) unsearched(path Path) (reason string) {
 	above := path.names[:max(0, len(path.names)-1)]
 	podNames, _ := p.belowPods(path)
@@ -142,7 +143,7 @@ func (p *Policy) unsearched(path Path) (reason string) {
 	return ""
 }
 
-// depth returns how many names path has below the innermost allowed directory that it is in.
+// depth returns the number of names in path below the innermost allowed directory around it.
 func (p *Policy) depth(path Path) int {
 	depth := len(path.names)
 	for depth > 0 {
@@ -156,14 +157,15 @@ func (p *Policy) depth(path Path) int {
 	return depth
 }
 
-// IsOfPod reports whether a path lies where a pod has data of its own. No driver stages or publishes there.
+// IsOfPod reports whether a path lies in a pod's own data. Drivers never stage or publish there.
 func (p *Policy) IsOfPod(path Path) bool {
 	names, _ := p.belowPods(path)
 	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
 }
 
-// StagingPathOf returns the path at which kubelet has a CSI driver stage a volume, plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount,
-// and the driver, if another path is that path or lies below it. Otherwise both are "".
+// StagingPathOf returns the driver and kubelet's staging path of a CSI volume,
+// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount, for the staging path itself and all paths
+// below. For other paths, both are "".
 func (p *Policy) StagingPathOf(path string) (staging, driver string) {
 	l, err := split(path, "")
 	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
@@ -184,15 +186,16 @@ func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return win.SameName(name, data) })
 }
 
-// Links returns the links and mount points in the allowed directories, down to maxLinkDepth. In the directories of pods it
-// searches only where kubelet has volumes. Links to files aren't among them, since no volume or share is used by one. Links
-// aren't followed.
+// Links returns the links and mount points in the allowed directories, down to maxLinkDepth. In the
+// directories of pods, Links searches only kubelet's directories for volumes. Links to files are
+// left out: they use no volume or share. Links follows no link.
 //
-// A driver's policy (see Within) searches the own directories of that driver, and the node's policy those that are no
-// driver's. So what one driver has there, and how long Windows takes to read it, is nothing to the others.
+// A driver's policy (see Within) searches the driver's own directories, and the node's policy the
+// directories without a driver. The contents of a driver's directories, and the time to read them,
+// affect only the driver itself.
 //
-// If some links may be missing, incomplete says why: a directory couldn't be read or, with csiproxy.ErrResourceExhausted,
-// there are too many entries.
+// If links may be missing, incomplete says why: reading a directory failed or, with
+// csiproxy.ErrResourceExhausted, there are too many entries.
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
 	s := &linkSearch{policy: p, left: p.linkEntries}
 	tops := p.roots
@@ -221,14 +224,14 @@ type linkSearch struct {
 	left       int   // how many more entries may be checked
 }
 
-// note keeps the first error, unless it says that an entry was removed meanwhile.
+// note keeps the first error. Errors for an entry removed meanwhile are ignored.
 func (s *linkSearch) note(err error) {
 	if s.incomplete == nil && !Missing(err) {
 		s.incomplete = err
 	}
 }
 
-// mayGoOn counts an entry, and reports whether it may be checked.
+// mayGoOn counts an entry, and reports whether the entry is within the limit.
 func (s *linkSearch) mayGoOn() bool {
 	if s.left--; s.left < 0 {
 		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted,
@@ -237,7 +240,7 @@ func (s *linkSearch) mayGoOn() bool {
 	return s.left >= 0
 }
 
-// top searches an allowed directory or the own directory of a driver.
+// top searches an allowed directory or a driver's own directory.
 func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 	dir, err := w.enter(ctx, top, win.FileOpen)
 	if w.isSystem(top) {
@@ -257,8 +260,8 @@ func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 	return s.entry(ctx, dir.Entry(top.names[last]), aDirectory, s.policy.depth(top)-1)
 }
 
-// search searches an open directory and those below. It returns an error of the directory itself,
-// and notes the errors of entries.
+// search searches an open directory and the directories below. It returns errors of the directory
+// itself, and notes the errors of entries.
 func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 	before, known := len(s.found), false
 	for restart := true; ; restart = false {
@@ -288,7 +291,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 	}
 }
 
-// entry checks one entry. Its only error is ctx's.
+// entry checks one entry. The only possible error is ctx's.
 func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, depth int) error {
 	if s.policy.DriverOf(e.path()) != s.driver {
 		return nil
@@ -309,7 +312,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 	return nil
 }
 
-// link adds e to the links that were found, if it still is a link.
+// link adds e to the found links, if it is still a link.
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	_, ofPod := e.walk.policy.belowPods(e.path())
 	if ofPod { // a pod whose volume is a directory of the node can keep it from being opened
@@ -327,8 +330,8 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// directory searches the directory e, whose entries have depth+1 names below an allowed
-// directory. e may have become a link since it was listed.
+// directory searches the directory e. The entries of e have depth+1 names below an allowed
+// directory. e may have become a link since the listing.
 func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err error) {
 	path := e.path()
 	if e.walk.isSystem(path) {
@@ -356,7 +359,8 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	return s.search(ctx, dir, depth)
 }
 
-// pod searches the directory of a pod where kubelet has volumes. It doesn't list it.
+// pod searches kubelet's directories for volumes in the directory of a pod, without listing the
+// pod's directory.
 func (s *linkSearch) pod(ctx context.Context, dir *File, depth int) error {
 	elsewhere := s.left
 	s.left = s.policy.linkEntries

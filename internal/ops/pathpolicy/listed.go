@@ -17,10 +17,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Listed returns the paths at which Windows lists a volume as mounted. As texts they have no backslash at the end of a directory.
-// Those below the allowed directories are in the policy's spelling. Windows lists paths without links, while an allowed directory may be a link
-// to another drive, or have a volume mounted at it or above. So a path may lie in a directory of a driver or a pod that is spelt
-// otherwise. To learn where the allowed directories are, Listed asks about these only, and not about what is listed.
+// Listed parses the paths at which Windows lists a volume as mounted. The returned paths have no
+// trailing backslash after a directory. Paths below the allowed directories are in the policy's
+// spelling.
+//
+// Windows lists paths without links. An allowed directory may be a link to another drive, or lie on
+// or below a mounted volume, and a listed path may therefore lie in a directory of a driver or a
+// pod under another spelling. To locate the allowed directories, Listed queries only the allowed
+// directories, and leaves the listed paths alone.
 func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []Path, err error) {
 	var places []place
 	for _, text := range listed {
@@ -43,14 +47,14 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 	return paths, nil
 }
 
-// ParseListed parses the text of a path that Listed has returned.
+// ParseListed parses the text of a path returned by Listed.
 func (p *Policy) ParseListed(listed string) Path {
 	l, _ := splitListed(listed)
 	return p.fromListed(l)
 }
 
-// DriversAt returns the drivers in whose own directories a volume is mounted by the paths that Windows lists, without those of drives.
-// "" is among them if it is mounted elsewhere, too.
+// DriversAt returns the drivers whose own directories hold the listed mount points of a volume.
+// Drives are ignored. The result contains "" if the volume is also mounted elsewhere.
 func (p *Policy) DriversAt(ctx context.Context, sys System, listed []string) (drivers map[string]bool, _ error) {
 	paths, err := p.Listed(ctx, sys, listed)
 	drivers = make(map[string]bool)
@@ -72,13 +76,13 @@ func (p *Policy) fromListed(l location) Path {
 // IsOutside reports whether a path of Listed lies outside of the allowed directories.
 func (p Path) IsOutside() bool { return p.volume != "" }
 
-// IsListedOutside is ParseListed and IsOutside.
+// IsListedOutside combines ParseListed and IsOutside.
 func (p *Policy) IsListedOutside(listed string) bool { return p.ParseListed(listed).IsOutside() }
 
 // IsDrive reports whether a path of Listed is a drive, such as C:\.
 func (p Path) IsDrive() bool { return len(p.names) == 0 }
 
-// splitListed splits a path that Windows lists. Its names may be such as no operation takes.
+// splitListed splits a path listed by Windows. Its names may be invalid for operations.
 func splitListed(path string) (l location, ok bool) {
 	if l, ok = onVolume(path); ok {
 		return l, true
@@ -89,15 +93,16 @@ func splitListed(path string) (l location, ok bool) {
 	return l, ok && len(drive) == len("C:")
 }
 
-// place is an allowed directory by one of the paths that lead to it without a link.
+// place is one of the paths without links to an allowed directory.
 type place struct {
 	path, root location // root is the allowed directory
 }
 
-// maxPlaces bounds the places that begin with a mount point: a driver may have planted any number of these.
+// maxPlaces limits the places below mount points: a driver may have planted any number of mount
+// points.
 const maxPlaces = 100
 
-// places returns the places of the outermost allowed directories in which listed paths may lie.
+// places returns the possible places of the outermost allowed directories among listed paths.
 func (p *Policy) places(ctx context.Context, sys System, listed []string) (places []place, _ error) {
 	for _, root := range p.roots {
 		places = append(places, place{root, root})
@@ -124,7 +129,8 @@ func (p *Policy) places(ctx context.Context, sys System, listed []string) (place
 	return places, nil
 }
 
-// drivesOf returns the drives of a volume among those of listed paths. A drive that gives no answer soon isn't the volume's.
+// drivesOf returns the drives of a volume among listed paths. A drive that fails to answer within
+// 200 ms counts as another volume's.
 func drivesOf(ctx context.Context, sys System, listed []string, volume string) (drives []string) {
 	var all []string
 	for _, path := range listed {
@@ -144,8 +150,9 @@ func drivesOf(ctx context.Context, sys System, listed []string, volume string) (
 	return drives
 }
 
-// respell returns a location in the spelling of the allowed directory that it lies in. If several hold it, one in which it belongs to
-// a pod or a driver takes precedence.
+// respell returns a location in the spelling of the allowed directory around it. If several allowed
+// directories hold the location, the first spelling that belongs to a pod or a driver takes
+// precedence.
 func (p *Policy) respell(places []place, l location) location {
 	found := l
 	for _, place := range places {
@@ -163,9 +170,10 @@ func (p *Policy) respell(places []place, l location) location {
 	return found
 }
 
-// VolumeAt returns the volume that is mounted at a path of Listed, or "" if none is. Below the directory in which the path begins, no
-// link is followed: whoever may write there could have planted it, and it could lead to another machine. In the allowed directories
-// nothing counts as mounted behind a link or in a mounted volume. Elsewhere the error is winerr.ErrorReparsePointEncountered then.
+// VolumeAt returns the volume mounted at a listed path, or "" if there is none. Below the path's
+// first directory, VolumeAt follows no link: anybody with write access there could have planted a
+// link, even to another machine. In the allowed directories, a link or a mounted volume on the way
+// means "". On all other paths, the error is then winerr.ErrorReparsePointEncountered.
 func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume string, err error) {
 	listed := p.ParseListed(path)
 	if listed.IsDrive() {
@@ -196,7 +204,8 @@ func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume 
 	return volume, err
 }
 
-// onVolume splits \\?\Volume{guid}\directory\name, with the volume in the drive's place.
+// onVolume splits \\?\Volume{guid}\directory\name. The location has the volume in place of the
+// drive.
 func onVolume(path string) (l location, ok bool) {
 	end := strings.Index(path, `}\`)
 	if end < 0 {
@@ -212,9 +221,9 @@ func splitNames(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '\\' })
 }
 
-// withoutLinksAt returns the location of a directory or file of the administrator's without links, with the volume in the drive's
-// place. If it isn't there, what is missing is taken as it is. If the drive isn't there, or is another machine's, the location is
-// the zero value.
+// withoutLinksAt resolves the links in the location of an administrator's directory or file. The
+// result has the volume in place of the drive. Missing elements stay as they are. If the drive is
+// missing, or belongs to another machine, the result is the zero value.
 func withoutLinksAt(ctx context.Context, sys System, l location) (resolved location, _ error) {
 	for n := len(l.names); n >= 0; n-- {
 		path := location{l.drive, l.names[:n]}.String()

@@ -12,13 +12,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Lookup returns what a path itself leads to: a MountedVolume, a SharedDirectory, or Nothing if it is
-// anything else. It takes three calls. Resolve follows links, and asks which volumes are protected.
+// Lookup returns what is at the path itself: a MountedVolume, a SharedDirectory, or Nothing for
+// everything else. Lookup takes three calls. Resolve also follows links, and checks for protected
+// volumes.
 //
-// The answer may be out of date at once, and Lookup doesn't check whether the volume is protected.
-// So the caller may use it to learn which lock to take, or that nothing needs to be done, or for a
-// query that checks Protects. Before it changes something, it takes the lock and checks again by Reach
-// or Resolve.
+// The answer may be stale at once, and the volume may be protected. Use Lookup to choose a lock, to
+// find out whether there is work to do, or in a query with its own check of Protects. Before
+// changing anything, take the lock and check again with Reach or Resolve.
 func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved, err error) {
 	if len(path.names) == 0 {
 		return r, nil
@@ -51,21 +51,22 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 	return r, err
 }
 
-// ByName is what one query by a path's name tells.
+// ByName is the answer to one query by name.
 type ByName int
 
 const (
-	// UnknownByName is all that takes a handle: a link on the way, or what Windows doesn't tell.
+	// UnknownByName needs a handle for the answer: there is a link on the way, or Windows refuses
+	// to tell.
 	UnknownByName ByName = iota
-	// NothingByName is that nothing is there, which the error says too.
+	// NothingByName means the path is missing; the error says the same.
 	NothingByName
-	// PlainByName is a file or directory that is no link, behind no link.
+	// PlainByName is a file or directory, with no link in the path.
 	PlainByName
-	// LinkByName is a link, a mount point or another reparse point, behind no link.
+	// LinkByName is a link, a mount point or another reparse point. There is no link before it.
 	LinkByName
 )
 
-// AskByName asks what is at a path by one query, without a handle. No link is followed.
+// AskByName queries what is at a path, by name and without a handle. AskByName follows no link.
 func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, error) {
 	if !p.canBeAskedByName(path) {
 		return UnknownByName, nil
@@ -86,8 +87,8 @@ func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, 
 	return UnknownByName, err
 }
 
-// Exists reports whether there is a file, directory or link at path. The last element
-// isn't followed: a dangling link exists.
+// Exists reports whether there is a file, directory or link at path. The last element is not
+// followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
 	switch found, err := p.AskByName(ctx, sys, path); {
 	case found != UnknownByName:
@@ -102,23 +103,25 @@ func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error
 	return err == nil, err
 }
 
-// mayOpenAllTheSame reports whether a file may be opened although a query by its name has failed with err: an open follows links,
-// waits for others, and has more rights. How Windows refuses a query that it doesn't know isn't documented.
+// mayOpenAllTheSame reports whether opening a file may succeed after a query by its name has failed
+// with err: an open follows links, waits for other handles, and has more rights. Undocumented: the
+// error of Windows for an unknown query.
 func mayOpenAllTheSame(err error) bool {
 	return winerr.IsGone(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorSharingViolation,
 		winerr.ErrorDeletePending, winerr.ErrorAccessDenied, winerr.ErrorInvalidParameter, winerr.ErrorInvalidFunction,
 		winerr.ErrorNotSupported)
 }
 
-// canBeAskedByName reports whether a path needs no check that takes a handle: that of a working directory, which may really be
-// elsewhere (see findAlias), or that of the driver whose volume is published there (see checkPublished).
+// canBeAskedByName reports whether a query by name is enough for a path. A handle is needed for a
+// path in a working directory, since its real location may differ (see findAlias), and for a
+// published path, since the driver must be checked (see checkPublished).
 func (p *Policy) canBeAskedByName(path Path) bool {
 	return path.volume == "" && path.root.equal(p.system.kubelet) &&
 		(p.territory == nil || !path.full().inside(p.territory.pods))
 }
 
-// Examine opens what is at path, without following the last element, and calls f with it. As with Lookup, the
-// directories on the way aren't held, so f changes nothing.
+// Examine opens what is at path, without following the last element, and calls f with the file. The
+// directories on the way are not held, as in Lookup, and f must be read-only.
 func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenOptions, f func(*File) error) error {
 	err := p.walk(sys, func(w *walk) error {
 		file, err := w.openWhole(ctx, path, o)
@@ -139,9 +142,9 @@ func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenO
 	return err
 }
 
-// openWhole opens what is at path by one relative open from the directory where path begins,
-// however deep it lies. If there is a link on the way, or a bind filter, the error is
-// winerr.ErrorReparsePointEncountered: then the path has to be walked.
+// openWhole opens what is at path by one relative open from the first directory of path, however
+// deep. If there is a link on the way, or a bind filter, the error is
+// winerr.ErrorReparsePointEncountered: the caller must then walk the path.
 func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
 	if err := w.checkPath(path); err != nil {
 		return nil, err

@@ -17,10 +17,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// Mount has the mount manager mount a volume, \\?\Volume{guid}\, at the empty directory f.
-// Whatever it returns, the caller asks Link what is mounted: another call may have been
-// quicker. Mount first removes the entry of the access list that Unmount has left, since it
-// isn't documented whether that would stop the mount manager.
+// Mount mounts a volume, \\?\Volume{guid}\, at the empty directory f through the mount manager.
+// Whatever Mount returns, ask Link what is mounted: another call may have been quicker. Mount first
+// removes Unmount's entry from the access list: whether the entry would stop the mount manager is
+// undocumented.
 func (f *File) Mount(ctx context.Context, volume string) error {
 	if err := f.entry.walk.policy.CheckMountPath(f.entry.path()); err != nil {
 		return err
@@ -38,18 +38,18 @@ func (f *File) Mount(ctx context.Context, volume string) error {
 	})
 }
 
-// Unmount has the mount manager remove the mount point f; the directory stays. If another
-// call has unmounted the volume meanwhile, Unmount succeeds. In two cases it removes only
-// the reparse point, without the mount manager. In one, the mount manager doesn't know the mount
-// point, because its records are lost or the volume has left the node. In the other, there is no
-// room for the file that a call of the mount manager needs.
+// Unmount removes the mount point f through the mount manager; the directory stays. If another call
+// has unmounted the volume meanwhile, Unmount succeeds. Unmount removes only the reparse point, and
+// skips the mount manager, in two cases: the mount manager lacks the mount point, because its
+// records are lost or the volume has left the node; or there is no room for the file needed by a
+// call of the mount manager.
 //
-// Before that, Unmount adds an entry to the access list of f, so that nobody can make files or
-// directories in it until it is a mount point again or is deleted. So if a pod writes through a
-// link that still leads there, it gets "access denied", and its data don't land on the node's
-// disk. If the entry stops the mount manager, too, Unmount retries without it.
+// First, Unmount adds an entry to the access list of f. The entry keeps new files and directories
+// out until f is a mount point again or is deleted. A pod that writes through a stale link gets
+// "access denied", and its data stay off the node's disk. If the entry also stops the mount
+// manager, Unmount retries without the entry.
 //
-// If the node's disk is full or write-protected, the volume is unmounted without the entry: kubelet
+// If the node's disk is full or write-protected, Unmount continues without the entry: kubelet
 // releases volumes to get room, and a full disk takes no pod's data.
 func (f *File) Unmount(ctx context.Context) error {
 	if err := f.entry.walk.policy.CheckMountPath(f.entry.path()); err != nil {
@@ -69,11 +69,13 @@ func (f *File) Unmount(ctx context.Context) error {
 		f.entry.walk.policy.log.Info("a volume was unmounted only without the entry that denies new files in its directory",
 			"path", f.Path())
 	}
-	// The entry is added even if the unmount has failed: while a volume is mounted, it does no harm.
+	// The entry is added even if the unmount has failed: on a mounted volume's directory the entry
+	// is harmless.
 	return cmp.Or(err, f.tryToDenyCreation(context.WithoutCancel(ctx)))
 }
 
-// tryToDenyCreation adds the entry to the access list, and logs it if there is no room for it.
+// tryToDenyCreation adds the entry to the access list, and logs a warning if there is no room for
+// it.
 func (f *File) tryToDenyCreation(ctx context.Context) error {
 	err := f.denyCreation(ctx, true)
 	if !hasNoRoom(err) {
@@ -84,15 +86,14 @@ func (f *File) tryToDenyCreation(ctx context.Context) error {
 	return nil
 }
 
-// hasNoRoom reports whether err says that nothing can be written to a disk, because it is full or
-// write-protected.
+// hasNoRoom reports whether err means a full or write-protected disk.
 func hasNoRoom(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect)
 }
 
-// denyCreation adds the entry to the access list of the directory f that keeps new files and
-// directories out, or removes it. If the directory or its file system has no access list, it does
-// nothing.
+// denyCreation adds or removes the entry in the access list of the directory f that keeps new files
+// and directories out. If the directory or its file system has no access list, denyCreation is a
+// no-op.
 func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
 	if !f.entry.walk.policy.deniesCreation {
 		return nil
@@ -109,8 +110,8 @@ func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
 	return ignoreNoAccessList(dir.handle.DenyCreation(ctx, deny))
 }
 
-// ignoreNoAccessList returns err, or nil if err says that a directory, or its file system, has no
-// access list.
+// ignoreNoAccessList returns err, or nil if err means that a directory, or its file system, lacks
+// an access list.
 func ignoreNoAccessList(err error) error {
 	const invalidACL winerr.Errno = 1336
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, invalidACL) {
@@ -119,9 +120,9 @@ func ignoreNoAccessList(err error) error {
 	return err
 }
 
-// ExplainEmpty says why a path leads to no volume, no share and no files; "" if it leads to one of
-// these. Either nothing is there, or a directory from which a volume was unmounted. That is known
-// by the entry that Unmount has left in the access list.
+// ExplainEmpty explains why a path leads to no volume, share or files: nothing is there, or a
+// directory from which a volume was unmounted. Unmount's entry in the access list marks the
+// directory. If the path leads to a volume, a share or files, the reason is "".
 func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reason string, _ error) {
 	err := p.walk(sys, func(w *walk) error {
 		end, r, err := w.resolve(ctx, path)
@@ -147,8 +148,8 @@ func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reaso
 	return reason, err
 }
 
-// LeadsOutside reports whether err says that a path leads out of the allowed directories, or through
-// too many links. It is false if err says that Windows can't tell where the path leads.
+// LeadsOutside reports whether err means a path leads out of the allowed directories, or through
+// too many links. If Windows failed to resolve the path, the result is false.
 func LeadsOutside(err error) bool {
 	kind := csiproxy.KindOf(err)
 	_, windows := csiproxy.WindowsErrorOf(err)
@@ -181,8 +182,8 @@ func (f *File) unmount(ctx context.Context) error {
 	return f.entry.removeMountPoint(ctx)
 }
 
-// removeMountPoint removes the reparse point of a mount point without the mount manager. If there is
-// none any more, it succeeds.
+// removeMountPoint removes the reparse point of a mount point without the mount manager. If the
+// reparse point is already gone, removeMountPoint succeeds.
 func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 	f, err := e.Open(ctx, win.OpenOptions{Access: win.FileWriteAttributes, Disposition: win.FileOpen})
 	if Missing(err) {
@@ -208,15 +209,14 @@ func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 	return err
 }
 
-// callMountManager makes a call of the mount manager, which takes a path, and no handle. It
-// waits for the end of the call even if ctx ends: the call mustn't run on when the path
-// isn't held any more.
+// callMountManager calls the mount manager, which takes a path and no handle. callMountManager
+// waits for the end of the call even if ctx ends: the call must end while the path is held.
 //
-// How Windows opens the directory isn't documented, nor with which error it refuses one that is held:
-// 32, or 5. If it refuses it with one of them while f is open, f is closed for the call and opened
-// again; meanwhile others may change f. During that time the directory above must not become a link,
-// which an empty directory can. So callMountManager makes a file in it that Windows deletes with its
-// handle.
+// Undocumented: how Windows opens the directory, and the error for a held directory, 32 or 5. If
+// the call fails with either error while f is open, f is closed for a second call and opened again;
+// meanwhile other processes may change f. During the second call the parent directory must not
+// become a link. Only an empty directory can become one, and callMountManager creates a file in the
+// parent directory. Windows deletes the file with its handle.
 func (f *File) callMountManager(ctx context.Context, call func(ctx context.Context, path string) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -246,13 +246,13 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 	})
 }
 
-// notHeld is the error of a call of the mount manager after which no further one may be made: the file
-// beside the directory couldn't be made, or the directory couldn't be opened again.
+// notHeld is the error of a mount manager call that must not be repeated: creating the file beside
+// the directory failed, or opening the directory again failed.
 type notHeld struct{ error }
 
 func (e notHeld) Unwrap() error { return e.error }
 
-// MountMayBeRepeated reports whether File.Mount, which has failed with err, may be called again.
+// MountMayBeRepeated reports whether File.Mount may be called again after failing with err.
 func MountMayBeRepeated(err error) bool { return !errors.As(err, new(notHeld)) }
 
 // callClosed closes f, runs call, and opens f's entry again as f.
@@ -265,7 +265,8 @@ func (f *File) callClosed(ctx context.Context, call func() error) error {
 	if openErr != nil {
 		return notHeld{errors.Join(openErr, err)}
 	}
-	// Open has added a new File to the walk's files. The caller has f, so f takes its place.
+	// Open has appended a new File to the walk's files. The caller uses f, and f replaces the new
+	// File.
 	f.handle = again.handle
 	w := f.entry.walk
 	w.files[len(w.files)-1] = f

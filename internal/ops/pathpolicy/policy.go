@@ -17,7 +17,7 @@ import (
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
 const DefaultKubeletPath = `C:\var\lib\kubelet`
 
-// Policy is the set of allowed directories and of protected volumes, which don't change.
+// Policy is the fixed set of allowed directories and protected volumes.
 type Policy struct {
 	allowed []location // as given; the first is the kubelet directory
 	roots   []location // those that lie in no other
@@ -36,34 +36,38 @@ type Policy struct {
 	log            *slog.Logger
 }
 
-// Options say what a policy allows and protects. The zero value allows kubelet's usual directory.
+// Options configure a Policy. The zero value allows kubelet's default directory.
 type Options struct {
-	// KubeletPath is the directory that kubelet uses: an absolute path with a drive letter. It needn't exist yet.
-	// Default: DefaultKubeletPath.
+	// KubeletPath is the directory that kubelet uses: an absolute path with a drive letter. It may
+	// be missing at startup. Default: DefaultKubeletPath.
 	KubeletPath string
-	// WorkingDirs are further allowed directories, given likewise.
+	// WorkingDirs are further allowed directories, in the same form as KubeletPath.
 	WorkingDirs []string
-	// OwnFiles are the daemon's own files, by absolute paths. No operation touches them.
+	// OwnFiles are the absolute paths of the daemon's own files. Operations leave them alone.
 	OwnFiles []string
-	// Drivers are the drivers of the node that have directories of their own. None of these may lie in another's. Links
-	// searches each with bounds of its own, so that one driver doesn't use up what another needs.
+	// Drivers are the drivers of the node with their own directories. The directories of different
+	// drivers must be disjoint. Links searches each driver's directories with separate limits, and
+	// one driver cannot exhaust the search.
 	Drivers []Driver
-	// ReformatDirs are directories in the allowed ones, for MayReformatAt. They don't count for drivers with directories of
-	// their own.
+	// ReformatDirs are directories in the allowed ones, for MayReformatAt. They do not apply to
+	// drivers with their own directories.
 	ReformatDirs []string
-	// ProtectedVolumes are those that the administrator names, each by a drive letter, such as D or D:, or a volume id.
+	// ProtectedVolumes are the administrator's protected volumes, each a drive letter, such as D or
+	// D:, or a volume id.
 	ProtectedVolumes []string
-	// OfTheNode checks the remaining volumes, such as those that Windows runs from. Default: only ProtectedVolumes count.
+	// OfTheNode checks the remaining volumes, such as Windows' own. Default: only ProtectedVolumes
+	// count.
 	OfTheNode VolumeCheck
-	// WritableMountPoints keeps Unmount from changing the access list of the directory: anybody with the rights can make
-	// files there. See [File.Unmount].
+	// WritableMountPoints makes Unmount leave the directory's access list alone: anybody with the
+	// rights can create files there. See [File.Unmount].
 	WritableMountPoints bool
-	// Logger gets failed steps without which an operation goes on. Default: none.
+	// Logger gets failed steps that do not stop an operation. Default: none.
 	Logger *slog.Logger
 }
 
-// Driver is a driver that has directories of its own: those that kubelet has for it by its name, and Dirs, which are
-// absolute paths in the allowed directories. With Reformat, Dirs are also its directories for MayReformatAt.
+// Driver is a driver with its own directories: kubelet's directories for the driver's name, and
+// Dirs, absolute paths in the allowed directories. With Reformat, Dirs are also the driver's
+// directories for MayReformatAt.
 type Driver struct {
 	Name     string
 	Dirs     []string
@@ -106,8 +110,8 @@ func New(o Options) (*Policy, error) {
 		if slices.ContainsFunc(p.roots, inOther) {
 			continue
 		}
-		// A walk begins at the outermost allowed directory, since a pod may be able to
-		// write between two that lie in each other.
+		// A walk begins at the outermost allowed directory: a pod may have write access between two
+		// nested allowed directories.
 		p.roots = slices.DeleteFunc(p.roots, func(r location) bool { return r.inside(l) })
 		p.roots = append(p.roots, l)
 	}
@@ -131,16 +135,16 @@ func New(o Options) (*Policy, error) {
 	return p, nil
 }
 
-// Path is a path that lies inside of the policy's directories or, if a link has led
-// there, in a volume that is mounted inside of them.
+// Path is a path inside the policy's directories or, behind a link, in a volume mounted inside
+// them.
 type Path struct {
 	root   location // the allowed directory; without a drive: the root of volume
 	volume string   // \\?\Volume{guid}\
 	names  []string // the elements below
 }
 
-// String returns the path as Windows takes it, with the allowed directory in its
-// own spelling: `C:\var\lib\kubelet\x` or `\\?\Volume{guid}\x`.
+// String returns the path in Windows' form, with the allowed directory in its own spelling:
+// `C:\var\lib\kubelet\x` or `\\?\Volume{guid}\x`.
 func (p Path) String() string {
 	if p.volume != "" {
 		return p.volume + strings.Join(p.names, `\`)
@@ -161,20 +165,20 @@ func (p Path) full() location {
 	return location{p.root.drive, slices.Concat(p.root.names, p.names)}
 }
 
-// The lengths that a path may have, in UTF-16 units.
+// Limits on the length of a path, in UTF-16 units.
 const (
 	MaxPath     = 260   // what the filesystem group promises
 	MaxLongPath = 32767 // what Windows can do
 )
 
-// Parse checks the text of a path of at most maxLength UTF-16 units. For any fault the
-// error is csiproxy.ErrInvalidArgument, also for a path outside of the allowed
-// directories: in both cases a retry won't help. For one that isn't the driver's it is
-// csiproxy.ErrPermissionDenied. The error doesn't contain the path.
+// Parse checks the text of a path of at most maxLength UTF-16 units. Every fault gives
+// csiproxy.ErrInvalidArgument, even a path outside the allowed directories: retrying is pointless.
+// The exception is a driver's policy: a path outside the driver's territory gives
+// csiproxy.ErrPermissionDenied. The error leaves out the path.
 //
-// Backslashes in a row and at the end of a path are taken as one and none, as
-// Windows does. A path that begins with one backslash is on the drive of the
-// kubelet directory: kubelet gives drivers such paths.
+// As in Windows, repeated backslashes count as a single backslash, and backslashes at the end are
+// ignored. A path that begins with one backslash is on the drive of the kubelet directory: kubelet
+// gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	if len(path) > maxLength && win.NameLength(path) > maxLength { // len is a quick check: a unit takes a byte at least
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
@@ -196,8 +200,8 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	return parsed, nil
 }
 
-// IsOfKubelet reports whether a path lies where kubelet has drivers stage and publish: below
-// plugins or pods in its directory. A path elsewhere may be an administrator's.
+// IsOfKubelet reports whether a path lies where drivers stage and publish for kubelet: below
+// plugins or pods in kubelet's directory. A path elsewhere may be an administrator's.
 func (p *Policy) IsOfKubelet(path Path) bool {
 	kubelet, location := p.allowed[0], path.full()
 	return path.volume == "" && location.inside(kubelet) && len(location.names) > len(kubelet.names)+1 &&
@@ -232,7 +236,7 @@ func (p *Policy) locate(l location) (Path, bool) {
 	return Path{}, false
 }
 
-// holdsAllowed reports whether p is an allowed directory or one above it.
+// holdsAllowed reports whether path is an allowed directory or a directory above one.
 func (p *Policy) holdsAllowed(path Path) bool {
 	return path.volume == "" && slices.ContainsFunc(p.allowed, func(a location) bool { return a.inside(path.full()) })
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. volumeOf are the volumes of the drives, such as
-// C:, that it has asked Windows for.
+// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if the volume is unprotected.
+// volumeOf maps drives, such as C:, to their volumes, for each drive that the check has asked
+// Windows about.
 type VolumeCheck func(ctx context.Context, volume string) (reason string, volumeOf map[string]string, err error)
 
-// protectedVolume returns the drive or volume that a name of Options.ProtectedVolumes means.
+// protectedVolume parses an entry of Options.ProtectedVolumes into a drive or volume.
 func protectedVolume(name string) (string, error) {
 	if drive, ok := driveLetter(strings.TrimSuffix(name, `\`)); ok {
 		return drive, nil
@@ -33,12 +34,12 @@ func protectedVolume(name string) (string, error) {
 	}
 }
 
-// ProtectedByName returns the names of the volumes in Options.ProtectedVolumes: drive letters, such as D:, and
-// volume ids.
+// ProtectedByName returns the names of the volumes in Options.ProtectedVolumes: drive letters, such
+// as D:, and volume ids.
 func (p *Policy) ProtectedByName() []string { return p.protected[1:] } // the first is that of C:
 
-// VolumeNamed returns the volume, \\?\Volume{guid}\, that a drive letter or volume id names; "" if there is
-// no volume with the letter.
+// VolumeNamed returns the volume, \\?\Volume{guid}\, with a drive letter or volume id; "" if the
+// letter is free.
 func (p *Policy) VolumeNamed(ctx context.Context, sys System, name string) (string, error) {
 	if !strings.HasSuffix(name, ":") {
 		return name, nil
@@ -46,10 +47,10 @@ func (p *Policy) VolumeNamed(ctx context.Context, sys System, name string) (stri
 	return volumeOfDrive(ctx, sys, name)
 }
 
-// Protects says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. Operations don't
-// mount a protected volume, and don't follow a mount point of one: anybody who can create a
-// directory can make it a mount point of any volume. Protected are the volume of C:, those in
-// Options.ProtectedVolumes, and those that hold an allowed directory.
+// Protects says why a volume, \\?\Volume{guid}\, is protected; "" if the volume is unprotected.
+// Operations refuse to mount a protected volume, and to follow a mount point of it: anybody with
+// the right to create a directory can make it a mount point of any volume. Protected are the volume
+// of C:, the volumes in Options.ProtectedVolumes, and the volumes that hold an allowed directory.
 func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	var volumeOf map[string]string
 	if p.ofTheNode != nil {
@@ -61,17 +62,17 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reaso
 	return p.protects(ctx, sys, volume, volumeOf)
 }
 
-// ProtectsBesideWindows is Protects for a volume that lies on no disk that Windows runs from.
+// ProtectsBesideWindows is Protects for a volume outside the disks of Windows.
 func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	return p.protects(ctx, sys, volume, nil)
 }
 
-// protects is ProtectsBesideWindows where the volumes of some drives are known.
+// protects is ProtectsBesideWindows with the known volumes of some drives.
 func (p *Policy) protects(ctx context.Context, sys System, volume string, volumeOf map[string]string) (reason string, _ error) {
 	volumes := slices.Clone(p.protected)
 	for _, root := range p.roots {
-		// An allowed directory may be a link to another drive. Then both drives are protected, its
-		// own because that has the link.
+		// An allowed directory may be a link to another drive. Then both drives are protected: the
+		// first drive holds the link.
 		on, err := volumeAt(ctx, sys, root)
 		if err != nil {
 			return "", err
@@ -94,7 +95,7 @@ func (p *Policy) protects(ctx context.Context, sys System, volume string, volume
 	return "", nil
 }
 
-// volumeOfDrive returns the volume with the drive letter; "" if there is none.
+// volumeOfDrive returns the volume with the drive letter; "" if the letter is free.
 func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error) {
 	volume, err := sys.VolumeNameForMountPoint(ctx, drive+`\`)
 	if winerr.IsGone(err) {
@@ -106,14 +107,14 @@ func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error
 	return volume, nil
 }
 
-// volumeAt returns the volume that a directory of the administrator's is on, without links. If the directory isn't there, it is
-// that of the nearest one above; if the drive isn't there, "".
+// volumeAt returns the volume of an administrator's directory, with links resolved. For a missing
+// directory it is the volume of the nearest directory above; for a missing drive, "".
 func volumeAt(ctx context.Context, sys System, dir location) (volume string, err error) {
 	l, err := withoutLinksAt(ctx, sys, dir)
 	return l.drive, err
 }
 
-// withFile opens a path of the administrator's, following links, and calls use with the file.
+// withFile opens an administrator's path, follows links, and calls use with the file.
 func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) (err error) {
 	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
 		Access:      win.FileReadAttributes | win.Synchronize,

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Kind is what a path leads to.
+// Kind is the kind of what a path leads to.
 type Kind int
 
 // Kinds.
@@ -25,27 +25,26 @@ const (
 	SharedDirectory             // a UNC path
 )
 
-// Resolved is what a path leads to when all links are followed, the last element's too.
+// Resolved is what a path leads to after all links, including a link at the last element.
 type Resolved struct {
 	Kind Kind
-	// Volume is \\?\Volume{guid}\, of a MountedVolume. It may have left the node.
+	// Volume is the volume, \\?\Volume{guid}\, of a MountedVolume. It may have left the node.
 	Volume string
-	// Target is what the last link that was followed leads to: of a SharedDirectory
-	// \\server\share….
+	// Target is the target of the last followed link; for a SharedDirectory \\server\share….
 	Target string
-	// ByLink says that the path itself is a link to another path, and not where it ends.
+	// ByLink means the path itself, rather than the end of the way, is a link to another path.
 	ByLink bool
-	// InVolume says that the path leads into a volume that is mounted in the allowed
-	// directories. There may be nothing at that place in the volume.
+	// InVolume means the path leads into a volume mounted in the allowed directories. The place in
+	// the volume may be empty.
 	InVolume bool
 
-	// Hidden says that there is a link to a share of another driver, so that the kind is Nothing.
+	// Hidden means there is a link to another driver's share, and Kind is Nothing.
 	Hidden bool
 }
 
-// Resolve follows path to its end. It follows links in the middle and at the end by the rules
-// of Reach, but a path may also end at a share. If nothing is there, or a link dangles, Resolve
-// returns no error.
+// Resolve follows path to its end. Links in the middle and at the end are followed by the rules of
+// Reach, but a path may also end at a share. A missing path and a dangling link are no errors: the
+// kind is Nothing.
 func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved, err error) {
 	err = p.walk(sys, func(w *walk) error {
 		_, r, err = w.resolve(ctx, path)
@@ -54,10 +53,10 @@ func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved
 	return r, err
 }
 
-// ResolveVolume is Resolve, and also returns a volume, \\?\Volume{guid}\. For a MountedVolume
-// it is that volume, else the one on which the file or directory lies, or the nearest existing
-// directory above. It is "" for a SharedDirectory, for the share of another driver, and if the drive
-// doesn't exist.
+// ResolveVolume is Resolve, and also returns a volume, \\?\Volume{guid}\: the mounted volume for a
+// MountedVolume, else the volume of the file, the directory or the nearest existing directory
+// above. The volume is "" for a SharedDirectory, for the share of another driver, and for a missing
+// drive.
 func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Resolved, volume string, err error) {
 	err = p.walk(sys, func(w *walk) error {
 		end, resolved, err := w.resolve(ctx, path)
@@ -95,8 +94,8 @@ func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, er
 	return path, r, nil
 }
 
-// openEnd opens what is at a path itself, to read what it is. Links at an allowed directory are the
-// administrator's, and are followed.
+// openEnd opens what is at a path itself, to read its kind. The administrator owns links at an
+// allowed directory, and openEnd follows them.
 func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
 	if len(path.names) == 0 {
 		if err := w.checkPath(path); err != nil {
@@ -121,8 +120,8 @@ func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
 	return f, nil
 }
 
-// resolveLast reads what the last element is, and notes that in r. If it is a link to another path
-// inside of the allowed directories, it returns that path.
+// resolveLast reads the kind of the last element into r. For a link to another path inside the
+// allowed directories, resolveLast returns the path.
 func (w *walk) resolveLast(ctx context.Context, f *File, r *Resolved) (link *Path, err error) {
 	e := f.entry
 	if e.dir == nil {

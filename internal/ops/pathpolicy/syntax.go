@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// location is an absolute path with a drive letter, split up.
+// location is an absolute path with a drive letter, in parts.
 type location struct {
 	drive string // "C:", upper case, or a volume, \\?\Volume{guid}\
 	names []string
@@ -25,7 +25,7 @@ func (l location) String() string {
 // inside reports whether l is dir or lies below it, by its text.
 func (l location) inside(dir location) bool { return l.insideBy(dir, win.SameName) }
 
-// insideBy is inside for names that are the same if isSame says so of l's name and dir's.
+// insideBy is inside, with isSame to compare l's names with dir's names.
 func (l location) insideBy(dir location, isSame func(name, ofDir string) bool) bool {
 	if !strings.EqualFold(l.drive, dir.drive) || len(l.names) < len(dir.names) {
 		return false
@@ -40,8 +40,8 @@ func (l location) insideBy(dir location, isSame func(name, ofDir string) bool) b
 
 func (l location) equal(other location) bool { return l.inside(other) && other.inside(l) }
 
-// split checks the text of an absolute path. A path without a drive is on defaultDrive,
-// unless that is empty.
+// split checks the text of an absolute path. A path without a drive is on defaultDrive, unless
+// defaultDrive is empty.
 func split(path, defaultDrive string) (location, error) {
 	var l location
 	switch {
@@ -89,8 +89,8 @@ func driveLetter(s string) (string, bool) {
 	return string(rune(s[0]&^0x20)) + ":", true
 }
 
-// checkName returns an error for an element of a path that Windows wouldn't take as
-// the name of a file of exactly that name.
+// checkName returns an error for an element of a path if Windows would reject or change it as the
+// name of a file.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func checkName(name string) error {
@@ -103,10 +103,9 @@ func checkName(name string) error {
 	return win.CheckNameElement(name)
 }
 
-// reserved reports whether Win32 takes name as a device, whatever comes behind a dot
-// in it.
+// reserved reports whether Win32 takes name as a device, whatever follows a dot in the name.
 func reserved(name string) bool {
-	// This quick check sorts out nearly all names that aren't those of devices.
+	// Nearly all names of files fail this quick check.
 	if len(name) < 3 || !slices.ContainsFunc([]string{"CON", "PRN", "AUX", "NUL", "COM", "LPT"},
 		func(device string) bool { return strings.EqualFold(name[:3], device) }) {
 		return false

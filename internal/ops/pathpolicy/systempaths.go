@@ -16,36 +16,39 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// directoriesOfWindows hold Windows and the programs that are installed on it. A node has them on C:, which New protects too.
+// directoriesOfWindows hold Windows and the installed programs. A node has them on C:, and New
+// protects C: too.
 //
 // Source: CSIDL_WINDOWS, CSIDL_PROGRAM_FILES and CSIDL_PROGRAM_FILESX86,
 // https://learn.microsoft.com/windows/win32/shell/csidl
 var directoriesOfWindows = []string{`C:\Windows`, `C:\Program Files`, `C:\Program Files (x86)`}
 
-// ofKubelet are the names in its directory that kubelet and what installs it use themselves, beside pods, plugins and the files that
-// end with _state.
+// ofKubelet are the names in kubelet's directory that belong to kubelet and its installers, beside
+// pods, plugins and the files that end with _state.
 //
-// Source: kubernetes 1.24 and 1.37, pkg/kubelet: DefaultKubelet…DirName, image_manager, seccomp; DevicePluginPath of k8s.io/kubelet;
-// cmd/kubelet: pki; kubeadm: config.yaml, kubeadm-flags.env; etc: PrepareNode.ps1 of sig-windows-tools.
+// Source: kubernetes 1.24 and 1.37, pkg/kubelet: DefaultKubelet…DirName, image_manager, seccomp;
+// DevicePluginPath of k8s.io/kubelet; cmd/kubelet: pki; kubeadm: config.yaml, kubeadm-flags.env;
+// etc: PrepareNode.ps1 of sig-windows-tools.
 var ofKubelet = []string{"bootstrap-kubeconfig", "checkpoints", "config.yaml", "config.yaml.d", "device-plugins", "etc", "image_manager",
 	"kubeadm-flags.env", "kubeconfig", "pki", "plugin-containers", "plugins_registry", "pod-resources", "pods-api", "seccomp"}
 
 var shortName = regexp.MustCompile(`^[^.]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
 
-// mayBeShort reports whether a name may be the second, short name that NTFS gives a file: PROGRA~1, KUBERN~1.IO.
+// mayBeShort reports whether a name may be the second, short name of a file in NTFS: PROGRA~1,
+// KUBERN~1.IO.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file#short-vs-long-names
 func mayBeShort(name string) bool { return strings.Contains(name, "~") && shortName.MatchString(name) }
 
-// systemPaths are the files and directories of Windows, of the daemon and of kubelet itself: no operation touches these, even in an
-// allowed directory.
+// systemPaths are the files and directories of Windows, of the daemon and of kubelet itself.
+// Operations leave them alone, even in an allowed directory.
 type systemPaths struct {
 	all     []location // of Windows and of the daemon
 	kubelet location   // kubelet's directory, of which isOfKubelet says what is its own
 }
 
-// newSystemPaths returns the system paths of a node whose daemon has its own files. No path of an operation leads to a file that
-// split refuses, such as one on another server.
+// newSystemPaths returns the system paths of a node, including the daemon's own files. Files
+// refused by split, such as files on a server, are skipped: no path of an operation leads there.
 func newSystemPaths(kubelet location, ownFiles []string) systemPaths {
 	s := systemPaths{kubelet: kubelet}
 	for _, path := range slices.Concat(directoriesOfWindows, ownFiles) {
@@ -59,8 +62,8 @@ func newSystemPaths(kubelet location, ownFiles []string) systemPaths {
 	return s
 }
 
-// check returns csiproxy.ErrInvalidArgument for a path in a system path, by its text. Where a name could be the short one of a system
-// path or of a directory above, as in C:\PROGRA~1, short names are refused.
+// check returns csiproxy.ErrInvalidArgument for a path in a system path, by its text. Short names
+// are refused wherever they could mean a system path or a directory above, as in C:\PROGRA~1.
 func (s systemPaths) check(l location) error {
 	if system := s.of(l); system != "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "csi-proxy touches nothing in %s", quote.Text(system))
@@ -73,7 +76,7 @@ func (s systemPaths) check(l location) error {
 	return nil
 }
 
-// of returns the system path in which a path lies, by its text; "" if it lies in none.
+// of returns the system path around a path, by its text; "" if there is none.
 func (s systemPaths) of(l location) string {
 	if i := slices.IndexFunc(s.all, func(system location) bool { return l.insideBy(system, mayMean) }); i >= 0 {
 		return s.all[i].String()
@@ -90,11 +93,12 @@ func (s systemPaths) holds(dir location) bool {
 	return slices.ContainsFunc(s.withKubelet(), func(system location) bool { return system.insideBy(dir, isSame) })
 }
 
-// withKubelet returns all system paths, and kubelet's directory for those in it.
+// withKubelet returns all system paths, and kubelet's directory in place of kubelet's own.
 func (s systemPaths) withKubelet() []location { return append(slices.Clip(s.all), s.kubelet) }
 
-// mayMean reports whether a name in a path may mean the file or directory of a name in a system path. The latter may be a short name,
-// which stands for all names of which NTFS may make it: by the first two characters or more, without blanks.
+// mayMean reports whether a name in a path may mean the file or directory of a name in a system
+// path. A short ofSystem stands for all names that NTFS could shorten to it: NTFS keeps the first
+// two characters or more, without blanks.
 func mayMean(name, ofSystem string) bool {
 	if !mayBeShort(ofSystem) || win.SameName(name, ofSystem) {
 		return win.SameName(name, ofSystem)
@@ -103,15 +107,16 @@ func mayMean(name, ofSystem string) bool {
 	return strings.HasPrefix(beginning, win.LowerName(ofSystem)[:min(2, strings.IndexByte(ofSystem, '~'))])
 }
 
-// alias is where an allowed directory really is, if the administrator has made it, or one above it, a link.
+// alias is the real location of an allowed directory, if the administrator has made the directory,
+// or a directory above, a link.
 type alias struct {
 	root   location    // with the volume in the drive's place
 	system systemPaths // likewise
 }
 
-// findAlias finds the alias of the allowed directory in which path begins, which the walk has opened, and returns
-// csiproxy.ErrPermissionDenied if the path leads to a system path by it. Kubelet's directory isn't asked: wherever it is, what is in
-// it is kubelet's or drivers'.
+// findAlias finds the alias of root, the allowed directory of path, which the walk has opened. The
+// error is csiproxy.ErrPermissionDenied if path leads to a system path through the alias. Kubelet's
+// directory is exempt: wherever it is, its contents belong to kubelet or drivers.
 func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
 	p := w.policy
 	if path.root.equal(p.system.kubelet) {
@@ -149,13 +154,15 @@ func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
 	return nil
 }
 
-// isSystem reports whether a path lies in a system path, by its text or by the alias of its allowed directory.
+// isSystem reports whether a path lies in a system path, by its text or by the alias of its allowed
+// directory.
 func (w *walk) isSystem(path Path) bool {
 	return path.volume == "" && (w.policy.system.of(path.full()) != "" ||
 		w.alias != nil && w.alias.system.of(w.alias.root.below(path.names...)) != "")
 }
 
-// holdsSystem reports whether a directory holds a system path, by its text or by the alias of its allowed directory.
+// holdsSystem reports whether a directory holds a system path, by its text or by the alias of its
+// allowed directory.
 func (w *walk) holdsSystem(path Path) bool {
 	return path.volume == "" && (w.policy.system.holds(path.full()) ||
 		w.alias != nil && w.alias.system.holds(w.alias.root.below(path.names...)))
@@ -168,7 +175,8 @@ func isOfKubelet(name string) bool {
 		win.SameName(name[max(0, len(name)-len(state)):], state)
 }
 
-// SystemPathsIn returns the system paths in a working directory, by their texts: of kubelet's own, its directory.
+// SystemPathsIn returns the texts of the system paths in a working directory. Kubelet's directory
+// stands for kubelet's own paths.
 func (p *Policy) SystemPathsIn(workingDir string) (held []string) {
 	dir, err := split(workingDir, "")
 	if err != nil {

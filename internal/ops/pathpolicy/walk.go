@@ -25,7 +25,7 @@ type System interface {
 	win.MountPoints
 }
 
-// walk is the walk of one operation to its path, with the files that it holds open.
+// walk is the walk of one operation to its path, with its open files.
 type walk struct {
 	policy   *Policy
 	sys      System
@@ -39,44 +39,43 @@ type walk struct {
 }
 
 const (
-	// maxLinks is how many links one path may lead through. Windows has a bound of
-	// 63 for one open.
+	// maxLinks is the limit on links in one path. Windows has a limit of 63 for one open.
 	maxLinks = 32
-	// maxDirectories is how many directories one path may lead through, with its links'
-	// targets: far more than MaxPath has room for.
+	// maxDirectories is the limit on directories in one path, including the targets of its links:
+	// far more than MaxPath has room for.
 	maxDirectories = 1024
-	// waitLimit is how long an operation waits in all for others to close files that they
-	// have open for deletion or exclusively.
+	// waitLimit is how long an operation waits in all for files that other processes have open for
+	// deletion or exclusively.
 	waitLimit = time.Second
 )
 
-// Reach opens the directory that has the last element of path, and calls f with that element
-// while the directory is held. The element is neither followed nor opened. The error of f is
-// returned as it is.
+// Reach opens the parent directory of the last element of path, and calls f with the element while
+// the directory is held. Reach neither follows nor opens the element. The error of f is returned
+// unchanged.
 //
-// If a directory isn't there, the error is csiproxy.ErrNotFound (see Missing). If a link
-// leads outside, it is csiproxy.ErrPermissionDenied; if there are too many links,
-// csiproxy.ErrFailedPrecondition. If somebody else keeps a directory open exclusively for
-// longer than a second, it is csiproxy.ErrUnavailable.
+// If a directory is missing, the error is csiproxy.ErrNotFound (see Missing). If a link leads
+// outside, the error is csiproxy.ErrPermissionDenied; if there are too many links,
+// csiproxy.ErrFailedPrecondition. If another process keeps a directory open exclusively for longer
+// than a second, the error is csiproxy.ErrUnavailable.
 func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	return p.newWalk(sys).reach(ctx, path, win.FileOpen, f)
 }
 
-// ReachOrMake is like Reach, and makes the directories on the way that aren't there,
-// also the allowed one. They stay if a later step fails.
+// ReachOrMake is like Reach, and creates the missing directories on the way, including the allowed
+// directory. New directories stay if a later step fails.
 func (p *Policy) ReachOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	return p.newWalk(sys).reach(ctx, path, win.FileOpenIf, f)
 }
 
 // Hold is like Reach, and also holds each directory on the way. [File.Mount] and [File.Unmount]
-// need that, since the mount manager takes a path.
+// need Hold because the mount manager takes a path.
 func (p *Policy) Hold(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	w := p.newWalk(sys)
 	w.holdsAll = true
 	return w.reach(ctx, path, win.FileOpen, f)
 }
 
-// HoldOrMake is like Hold, and makes the directories on the way as ReachOrMake does.
+// HoldOrMake is like Hold, and creates missing directories as ReachOrMake does.
 func (p *Policy) HoldOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	w := p.newWalk(sys)
 	w.holdsAll = true
@@ -87,14 +86,14 @@ func (p *Policy) newWalk(sys System) *walk {
 	return &walk{policy: p, sys: sys, waitLeft: waitLimit}
 }
 
-// walk calls f with a new walk, and closes what that has opened.
+// walk calls f with a new walk, and closes the walk's files.
 func (p *Policy) walk(sys System, f func(w *walk) error) (err error) {
 	w := p.newWalk(sys)
 	defer w.close(&err)
 	return f(w)
 }
 
-// close closes what the walk has opened, also after a panic. It is deferred by a function whose error is *err.
+// close closes the walk's files, even after a panic. Defer it in a function whose error is *err.
 func (w *walk) close(err *error) {
 	for len(w.files) > 0 {
 		w.files[len(w.files)-1].CloseInto(err)
@@ -111,8 +110,8 @@ func (w *walk) reach(ctx context.Context, path Path, disposition win.Disposition
 	return f(e)
 }
 
-// to walks to the last element of path, and begins again at each link's target. With
-// win.FileOpenIf it makes the directories on the way that aren't there.
+// to walks to the last element of path, and begins again at the target of each link. With
+// win.FileOpenIf it creates the missing directories on the way.
 func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
 		if err := w.checkPath(path); err != nil {
@@ -126,8 +125,9 @@ func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (
 	}
 }
 
-// checkPath returns csiproxy.ErrPermissionDenied for a system path, and for one that isn't the driver's. A link to an allowed
-// directory goes on with the names behind it, and so may lead to either.
+// checkPath returns csiproxy.ErrPermissionDenied for a system path, and for a path outside the
+// driver's territory. Behind a link to an allowed directory, the remaining names may lead to
+// either.
 func (w *walk) checkPath(path Path) error {
 	if path.volume != "" {
 		return nil
@@ -143,8 +143,8 @@ func (w *walk) checkPath(path Path) error {
 	return nil
 }
 
-// down opens the directory that has the last element of path. If one on the way is a link, it
-// returns the path that goes on behind it.
+// down opens the parent directory of the last element of path. If a directory on the way is a link,
+// down returns the path behind the link.
 func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition) (e Entry, link *Path, err error) {
 	if len(path.names) == 0 {
 		if path.volume == "" && disposition == win.FileOpenIf {
@@ -187,8 +187,8 @@ func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition)
 	return dir.Entry(last), nil, nil
 }
 
-// openDirectory opens a directory on the way, or the link that is there. With win.FileOpenIf it makes the directory if
-// nothing is there.
+// openDirectory opens a directory on the way, or the link in its place. With win.FileOpenIf it
+// creates a missing directory.
 func (e Entry) openDirectory(ctx context.Context, disposition win.Disposition) (*File, *Link, error) {
 	const attempts = 4
 	for range attempts {
@@ -217,8 +217,8 @@ func (e Entry) openDirectory(ctx context.Context, disposition win.Disposition) (
 	return nil, nil, errUnsettled()
 }
 
-// openPlain opens a directory, or returns winerr.ErrorReparsePointEncountered for a link. If a file is there, or on the
-// way, Missing is true of the error.
+// openPlain opens a directory. For a link, the error is winerr.ErrorReparsePointEncountered. If
+// there is a file at the end or on the way, Missing is true of the error.
 func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	o := Directory(win.FileOpen)
 	o.Access |= win.FileReadAttributes | win.Synchronize
@@ -231,7 +231,7 @@ func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	return f, err
 }
 
-// openEach opens directories below f, each in the one before, and returns the last one.
+// openEach opens directories below f, each inside the one before, and returns the last.
 func (f *File) openEach(ctx context.Context, names []string) (last *File, err error) {
 	for _, name := range names {
 		if f, err = f.Entry(name).openPlain(ctx); err != nil {
@@ -241,8 +241,8 @@ func (f *File) openEach(ctx context.Context, names []string) (last *File, err er
 	return f, nil
 }
 
-// enter opens the directory where path begins: an allowed one, following links to it, or
-// the root of a volume.
+// enter opens the first directory of path: an allowed directory, following links to it, or the root
+// of a volume.
 func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition) (*File, error) {
 	start := Entry{walk: w, start: path}
 	start.start.names = nil
@@ -275,7 +275,7 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 	return dir, nil
 }
 
-// makeAllowed makes an allowed directory and those above it.
+// makeAllowed creates an allowed directory and its parents.
 func (w *walk) makeAllowed(ctx context.Context, root location) error {
 	for i := range root.names {
 		path := location{root.drive, root.names[:i+1]}.String()
@@ -295,8 +295,8 @@ func (w *walk) makeAllowed(ctx context.Context, root location) error {
 	return nil
 }
 
-// hold opens the entry e, waiting for others who have it open. The file stays open until it is
-// closed or the operation is done.
+// hold opens the entry e, and waits while other processes have the entry open. The file stays open
+// until it is closed or the operation ends.
 func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, error) {
 	f := &File{entry: e}
 	err := w.retry(ctx, func() (err error) {
@@ -323,8 +323,8 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 	return f, nil
 }
 
-// retry retries f while it fails because somebody else has a file open, as virus scanners and
-// kubelet itself do for moments. It stops when the walk has waited for waitLimit in all.
+// retry retries f while another process has a file open, as virus scanners and kubelet itself do
+// for moments. retry stops when the walk has waited for waitLimit in all.
 func (w *walk) retry(ctx context.Context, f func() error) error {
 	inUse := func(err error) bool {
 		return winerr.IsAny(err, winerr.ErrorSharingViolation, winerr.ErrorDeletePending)
@@ -345,14 +345,14 @@ func (w *walk) retry(ctx context.Context, f func() error) error {
 	return err
 }
 
-// missing is the error of a walk that found nothing at the path or on the way to it.
+// missing is the error of a walk if the path, or a directory on the way, is missing.
 type missing struct{ error }
 
 func (m missing) Unwrap() error { return m.error }
 
-// Missing reports whether err says that the walk itself found nothing at the path, or no
-// directory on the way to it. It is false for an error of another Windows call that takes the
-// path, whatever its number: such a call may fail with the same number for other reasons.
+// Missing reports whether err is the walk's own error for a missing path or a missing directory on
+// the way. Missing is false for errors of further Windows calls with the path, whatever their
+// number: they may fail with the same number for other reasons.
 func Missing(err error) bool {
 	if err == nil {
 		return false
@@ -361,8 +361,8 @@ func Missing(err error) bool {
 	return ok
 }
 
-// Entry is the last element of a path, or a name in an open directory: where something is,
-// or may be made. Its directory is held, so nobody can lead it elsewhere.
+// Entry is the last element of a path, or a name in an open directory: the place of a file,
+// existing or new. The directory is held, and an attacker cannot move the entry elsewhere.
 type Entry struct {
 	walk  *walk
 	dir   *File    // below which the entry is; nil if it is start
@@ -370,9 +370,9 @@ type Entry struct {
 	start Path     // an allowed directory or the root of a volume
 }
 
-// Path returns the path of the entry in a form that leads there without a link while its
-// directory is held: with a drive letter or, if the walk led through a mount point, a
-// volume's name in front. It may be longer than MaxPath.
+// Path returns a path of the entry without links, valid while the entry's directory is held. The
+// path begins with a drive letter or, behind a mount point, with the volume's name. It may be
+// longer than MaxPath.
 func (e Entry) Path() string { return e.path().String() }
 
 func (e Entry) path() Path {
@@ -392,7 +392,7 @@ func (e Entry) path() Path {
 }
 
 // CheckReplaceable returns csiproxy.ErrInvalidArgument for an allowed directory, and for a
-// directory that contains one or a system path: only the administrator removes these.
+// directory around an allowed directory or a system path: only the administrator removes these.
 func (e Entry) CheckReplaceable() error {
 	p, path := e.walk.policy, e.path()
 	if p.holdsAllowed(path) {
@@ -404,12 +404,13 @@ func (e Entry) CheckReplaceable() error {
 	return nil
 }
 
-// ForAttributes opens what is there to read its attributes only.
+// ForAttributes opens an entry only to read its attributes.
 var ForAttributes = win.OpenOptions{Disposition: win.FileOpen}
 
-// Directory opens a directory, or a link or mount point with the attributes of one, so that
-// nobody can rename or delete it. With win.FileOpenIf the directory is made if nothing is there.
-// The right to delete isn't requested, since it would keep the mount manager from opening it.
+// Directory opens a directory, or a link or mount point with the attributes of a directory. While
+// the handle is open, renaming and deleting the directory fail. With win.FileOpenIf a missing
+// directory is created. The handle has no right to delete, because that right would stop the mount
+// manager from opening the directory.
 func Directory(disposition win.Disposition) win.OpenOptions {
 	return win.OpenOptions{
 		Access:      win.FileListDirectory | win.FileTraverse,
@@ -418,10 +419,11 @@ func Directory(disposition win.Disposition) win.OpenOptions {
 	}
 }
 
-// Open opens the entry itself, never what it leads to. Of o it uses only the access rights, the
-// disposition, whether it is a directory, and whether it is deleted on close. Unless o requests
-// attributes only, others can't delete or rename the entry while it is open. Close closes the
-// file, and so does the end of the operation. If nothing is there, Missing is true of the error.
+// Open opens the entry itself, never the target of a link. Open uses four parts of o: the access
+// rights, the disposition, whether the entry is a directory, and whether it is deleted on close.
+// Unless o requests attributes only, deleting and renaming the entry fail while it is open. The
+// file is closed by Close or by the end of the operation. If nothing is there, Missing is true of
+// the error.
 func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
@@ -455,35 +457,35 @@ type File struct {
 	beginning []string // the names of entry.beginning, if the policy is a driver's
 }
 
-// Path is Entry.Path of the entry as which f was opened.
+// Path is Entry.Path of f's entry.
 func (f *File) Path() string { return f.entry.Path() }
 
 // Entry returns the entry name of the directory f.
 func (f *File) Entry(name string) Entry { return f.below([]string{name}) }
 
-// below returns what lies below the directory f, by one name for each directory.
+// below returns the entry below the directory f, with one name for each directory.
 func (f *File) below(names []string) Entry {
 	return Entry{walk: f.entry.walk, dir: f, names: names, start: f.entry.start}
 }
 
-// Info returns the attributes of f as they are now.
+// Info returns the current attributes of f.
 func (f *File) Info(ctx context.Context) (win.FileInfo, error) { return f.handle.Info(ctx) }
 
 // Volume returns the volume that f is on.
 func (f *File) Volume(ctx context.Context) (string, error) { return f.handle.Volume(ctx) }
 
-// ReadDir is that of [win.File].
+// ReadDir is [win.File].ReadDir.
 func (f *File) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error) {
 	return f.handle.ReadDir(ctx, restart)
 }
 
-// Delete is that of [win.File], and waits for others who have f open.
+// Delete is [win.File].Delete, and waits while other processes have f open.
 func (f *File) Delete(ctx context.Context) error {
 	return f.entry.walk.retry(ctx, func() error { return f.handle.Delete(ctx) })
 }
 
-// CloseInto closes f at the end of a function whose error is *err. If that is nil, it is set to the
-// error of Close.
+// CloseInto closes f at the end of a function whose error is *err. A nil *err is set to the error
+// of Close.
 func (f *File) CloseInto(err *error) { *err = cmp.Or(*err, f.Close()) }
 
 // Close closes f before the operation is done.

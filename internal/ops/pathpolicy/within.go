@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// territory is what of the allowed directories is one driver's.
+// territory is the part of the allowed directories that belongs to one driver.
 type territory struct {
 	driver string
 	dirs   []location
@@ -27,24 +27,26 @@ type territory struct {
 	share  func(path string) bool
 }
 
-// Territory is what of the allowed directories is one driver's: its directories, and the paths at which kubelet has it
-// publish volumes, pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. Kubelet says whose these are: before it has a driver
-// publish there, it writes the name of the driver to vol_data.json beside the path, and it removes the file after the
-// driver has unpublished (see checkPublished). Drivers publish by links, and mount volumes in their own directories.
+// Territory is the part of the allowed directories that belongs to one driver: its directories, and
+// its published paths, pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. Kubelet names the owner of
+// a published path: before a publish, kubelet writes the driver's name to vol_data.json beside the
+// path, and removes the file after the unpublish (see checkPublished). Drivers publish by links,
+// and mount volumes in their own directories.
 type Territory struct {
 	// Driver is the name of one of Options.Drivers.
 	Driver string
-	// OfTheNode is Options.OfTheNode, asked by the driver's own calls. Default: that of the policy.
+	// OfTheNode is Options.OfTheNode for the driver's own calls. Default: the policy's.
 	OfTheNode VolumeCheck
-	// Share reports whether a share, given by a UNC path, is the driver's.
+	// Share reports whether a share, given by a UNC path, belongs to the driver.
 	Share func(path string) bool
-	// Logger is that of the driver's operations. Default: that of the policy.
+	// Logger gets the log of the driver's operations. Default: the policy's.
 	Logger *slog.Logger
 }
 
-// Within returns the same policy for one driver: only paths in t are allowed. A walk still begins at the allowed directory,
-// since others than the administrator may write between that and the driver's. Whether a volume that a mount point leads to
-// is the driver's is up to the driver's [System], which opens no other driver's.
+// Within returns the same policy for one driver: only paths in t are allowed. A walk still begins
+// at the allowed directory, since pods and drivers may have write access between the allowed
+// directory and the driver's. The driver's [System] checks the owner of a volume behind a mount
+// point: it refuses to open other drivers' volumes.
 func (p *Policy) Within(t Territory) *Policy {
 	q := *p
 	q.log = cmp.Or(t.Logger, p.log)
@@ -56,10 +58,12 @@ func (p *Policy) Within(t Territory) *Policy {
 	return &q
 }
 
-// IsOfDriver reports whether the policy is a driver's. A driver isn't told which other volume is mounted in its directories.
+// IsOfDriver reports whether the policy belongs to a driver. A driver must not learn which other
+// volume is mounted in its directories.
 func (p *Policy) IsOfDriver() bool { return p.territory != nil }
 
-// addDrivers adds the directories of the node's drivers to a policy. [Policy.CheckDirectory] has the rules.
+// addDrivers adds the directories of the node's drivers to a policy, by the rules of
+// [Policy.CheckDirectory].
 func (p *Policy) addDrivers(drivers []Driver) error {
 	p.drivers, p.reformat = make(map[string][]location), make(map[string][]location)
 	for _, driver := range drivers {
@@ -91,7 +95,7 @@ func (p *Policy) directoriesOf(driver Driver) ([]location, error) {
 	return dirs, nil
 }
 
-// namedDirectories returns the directories that kubelet has for a driver by its name.
+// namedDirectories returns kubelet's directories for the name of a driver.
 func (p *Policy) namedDirectories(driver string) []location {
 	kubelet := p.allowed[0]
 	return []location{kubelet.below("plugins", driver), kubelet.below("plugins", "kubernetes.io", "csi", driver)}
@@ -105,9 +109,9 @@ func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
 	return dirs
 }
 
-// MayReformatAt reports whether the volume that is mounted at a path may be formatted again, since an administrator has named
-// the directory right above: for the driver if the policy is a driver's, else for all clients. Directories further down don't
-// count: a pod can make mount points inside its volume.
+// MayReformatAt reports whether an administrator allows formatting the volume at a path again, by
+// naming its parent directory: for the driver if the policy is a driver's, else for all clients.
+// Directories further up have no effect: a pod can create mount points inside its volume.
 func (p *Policy) MayReformatAt(path string) bool {
 	driver := ""
 	if p.territory != nil {
@@ -124,15 +128,16 @@ func (l location) below(names ...string) location {
 	return location{l.drive, slices.Concat(l.names, names)}
 }
 
-// has reports whether a path belongs to the driver by its text: it lies in the driver's directories, or is a published path
-// or the directory of one, which csi-driver-smb asks for and makes.
+// has reports whether a path belongs to the driver by its text. The driver owns its directories,
+// its published paths, and the parent directories of published paths: csi-driver-smb queries and
+// creates them.
 func (t *territory) has(l location) bool {
 	_, isPublished := t.publishedDepth(l)
 	return isPublished || slices.ContainsFunc(t.dirs, l.inside)
 }
 
-// publishedDepth reports whether a path is a published path, in one, or the directory of one. The depth is 0, more than 0, or
-// -1 then.
+// publishedDepth reports whether a path is a published path, a path below, or the parent directory.
+// The depth is 0, more than 0, or -1 respectively.
 func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 	if !l.inside(t.pods) {
 		return 0, false
@@ -143,7 +148,8 @@ func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 	return len(names) - podVolumeNames - 1, isPublished
 }
 
-// beginning returns the entry's path to as many names as publishedDepth needs: deep in a tree, the whole path is long.
+// beginning returns the start of the entry's path, with the number of names that publishedDepth
+// needs: deep in a tree, the whole path is long.
 func (e Entry) beginning() Path {
 	path := e.start
 	if e.dir != nil {
@@ -155,15 +161,16 @@ func (e Entry) beginning() Path {
 	return path
 }
 
-// maxVolumeData is how long kubelet's file may be. It has four names of at most 253 characters, two ids of 68, and the
-// driver's handle of the volume.
+// maxVolumeData is the maximum length of kubelet's file in bytes. The file has four names of at
+// most 253 characters, two ids of 68, and the driver's handle of the volume.
 const maxVolumeData = 64 << 10
 
-// checkPublished returns csiproxy.ErrPermissionDenied for a path below kubelet's directory of the pods, in root, if kubelet
-// doesn't have the driver publish a volume there. What isn't there gives the same error as what belongs to another driver.
+// checkPublished returns csiproxy.ErrPermissionDenied for a path below kubelet's directory of the
+// pods, in root, unless kubelet has the driver publish a volume there. A missing path and a path of
+// another driver give the same error.
 //
-// Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/volume/csi/csi_mounter.go (SetUpAt, TearDownAt), and
-// csi_plugin.go at v1.24.0 (NewMounter)
+// Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/volume/csi/csi_mounter.go
+// (SetUpAt, TearDownAt), and csi_plugin.go at v1.24.0 (NewMounter)
 func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error {
 	t := w.policy.territory
 	if t == nil || path.volume != "" || !path.full().inside(t.pods) {
@@ -186,7 +193,8 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 		csiData, quote.Text(t.driver))
 }
 
-// driverOfVolumeBelow is driverOfVolume of the file in a directory below dir, and opens one directory after the other.
+// driverOfVolumeBelow is driverOfVolume for kubelet's file in a directory below dir. It opens one
+// directory after the other.
 func driverOfVolumeBelow(ctx context.Context, dir *File, names []string) (driver string, err error) {
 	for _, name := range names {
 		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
@@ -197,8 +205,8 @@ func driverOfVolumeBelow(ctx context.Context, dir *File, names []string) (driver
 	return dir.Entry(csiData).driverOfVolume(ctx)
 }
 
-// driverOfVolume returns the driver that kubelet's file names; "" if the file has no such contents, which are a JSON object
-// of texts.
+// driverOfVolume returns the driver named in kubelet's file, a JSON object of strings; "" if the
+// file has other contents.
 func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 	o := win.OpenOptions{
 		Access:  win.FileListDirectory | win.FileReadAttributes | win.Synchronize, // the first is FILE_READ_DATA
@@ -222,8 +230,9 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 	return data["driverName"], nil
 }
 
-// mayOwn reports whether a link that a search has found may be the driver's, by the texts of its path and its target: all in
-// the driver's own directories, and at published paths those to the driver's directories or shares.
+// mayOwn reports whether a link found by a search may belong to the driver, by the texts of its
+// path and target. In its own directories the driver may own every link, at published paths only
+// links to its directories or shares.
 func (t *territory) mayOwn(path Path, link Link) bool {
 	depth, isPublished := t.publishedDepth(path.full())
 	if path.volume != "" || !t.has(path.full()) || isPublished && depth != 0 {
@@ -238,8 +247,8 @@ func (t *territory) mayOwn(path Path, link Link) bool {
 	return link.Kind == LinkInside && slices.ContainsFunc(t.dirs, link.Path.full().inside)
 }
 
-// CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if the policy is a driver's:
-// if a volume that is mounted there were missing, nobody could tell whose it was.
+// CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if
+// the policy is a driver's: the owner of a missing volume would be unknown there.
 func (p *Policy) CheckMountPath(path Path) error {
 	if p.territory == nil || !path.full().inside(p.territory.pods) {
 		return nil
@@ -248,8 +257,9 @@ func (p *Policy) CheckMountPath(path Path) error {
 		"publishes them by links", quote.Text(p.territory.driver))
 }
 
-// checkCreation returns csiproxy.ErrPermissionDenied for what the driver couldn't remove again: a file or directory in a
-// published path, and a link in place of the directory of a published path.
+// checkCreation returns csiproxy.ErrPermissionDenied for entries that the driver could not remove
+// again: a file or directory in a published path, and a link in place of the parent directory of a
+// published path.
 func (e Entry) checkCreation(isLink bool) error {
 	t := e.walk.policy.territory
 	if t == nil || e.start.volume != "" {
@@ -262,10 +272,11 @@ func (e Entry) checkCreation(isLink bool) error {
 	return nil
 }
 
-// HasShare reports whether the share of a UNC path is the driver's; true, if the policy isn't a driver's.
+// HasShare reports whether the share of a UNC path belongs to the driver. For a policy of the whole
+// node, HasShare is true.
 func (p *Policy) HasShare(path string) bool { return p.territory == nil || p.territory.share(path) }
 
-// CheckShare returns csiproxy.ErrPermissionDenied for a share, given by a UNC path, that isn't the driver's.
+// CheckShare returns csiproxy.ErrPermissionDenied for another driver's share, given by a UNC path.
 func (p *Policy) CheckShare(path string) error {
 	if p.HasShare(path) {
 		return nil
@@ -274,8 +285,9 @@ func (p *Policy) CheckShare(path string) error {
 		quote.Text(p.territory.driver))
 }
 
-// checkLinkTarget returns csiproxy.ErrPermissionDenied for a link that is to be made to what isn't in a driver's own
-// directories or shares. No driver needs one; where all publish, it could lead a pod to what is another's.
+// checkLinkTarget returns csiproxy.ErrPermissionDenied for a new link with a target outside the
+// driver's own directories and shares. Drivers do not need such links; in the directory where all
+// drivers publish, a link could lead a pod to another driver's data.
 func (e Entry) checkLinkTarget(target string) error {
 	t := e.walk.policy.territory
 	if t == nil || isUNC(target) && t.share(target) {
@@ -288,8 +300,8 @@ func (e Entry) checkLinkTarget(target string) error {
 		quote.Text(t.driver))
 }
 
-// Own returns those of all links that were found which are the driver's, as far as their texts tell; all, if the
-// policy isn't a driver's. Whether a volume is the driver's is known to who asks the volume.
+// Own returns the driver's links among all found links, as far as the texts tell. For a policy of
+// the whole node, Own returns all links. To find the owner of a link's volume, ask the volume.
 func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	if p.territory == nil {
 		return all
@@ -302,7 +314,7 @@ func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	return own
 }
 
-// DriverOf returns the driver in whose own directories a path lies; "" if it lies in none of them.
+// DriverOf returns the driver whose own directories hold a path; "" if there is none.
 func (p *Policy) DriverOf(path Path) string {
 	if len(p.drivers) == 0 || path.volume != "" {
 		return ""
@@ -316,9 +328,10 @@ func (p *Policy) DriverOf(path Path) string {
 	return ""
 }
 
-// checkDeletion returns csiproxy.ErrPermissionDenied for an entry that isn't the driver's to delete. In its own directories
-// and volumes everything is, also a mount point of whatever volume: that the mount point goes is nothing to the volume. Where
-// kubelet has the driver publish a volume, it is what is at that path, but nothing below it.
+// checkDeletion returns csiproxy.ErrPermissionDenied for an entry that the driver must not delete.
+// In its own directories and volumes the driver may delete everything, including a mount point of
+// any volume: removing the mount point leaves the volume intact. At a published path the driver may
+// delete the entry at the path, but nothing below.
 func (e Entry) checkDeletion() error {
 	t := e.walk.policy.territory
 	if t == nil || e.start.volume != "" {

@@ -20,38 +20,38 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// How long, and how often, to try while another process has the same object locked.
+// Timeout and interval of attempts while another process holds the lock of an object.
 const (
 	excludeTimeout  = 10 * time.Second
 	excludeInterval = 50 * time.Millisecond
 )
 
-// lockFile is the file in the Windows directory whose bytes are locked against other processes.
+// lockFile is the file in the Windows directory for locks between processes. Each byte is a lock.
 const lockFile = `\csi-proxy.lock`
 
-// byteOf is the byte of the lock file that stands for an object. Each kind has a range of its own, so
-// two objects with the same byte are of one kind. No operation locks two objects of one kind, so none
-// waits for itself.
+// byteOf returns the byte of the lock file for an object. Each kind has its own range, and objects
+// with the same byte are of the same kind. Operations lock at most one object of each kind, and
+// therefore never wait for themselves.
 func byteOf(k kind, name string) int64 {
 	hash := sha256.Sum256([]byte(name))
 	const kindBits = 4
 	return int64(k)<<(63-kindBits) | int64(binary.BigEndian.Uint64(hash[:])>>(1+kindBits))
 }
 
-// lockedBytes are the bytes of the lock file that this process has locked. Calls of several drivers share a byte: they don't
-// exclude each other.
+// lockedBytes are the bytes of the lock file locked by this process. Calls of several drivers share
+// a byte: drivers do not exclude each other.
 type lockedBytes struct {
 	mu   sync.Mutex
 	held map[int64]*lockedByte
 }
 
-// lockedByte is locked while a file is open, as long as somebody in this process needs it.
+// lockedByte is a byte with its users in this process. The byte is locked while file is open.
 type lockedByte struct {
 	file  win.File
 	users int
 }
 
-// join adds a user of a byte if the byte is locked.
+// join adds a user of a byte if this process has the byte locked.
 func (b *lockedBytes) join(offset int64) (isLocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,14 +62,14 @@ func (b *lockedBytes) join(offset int64) (isLocked bool) {
 	return held != nil
 }
 
-// add adds a byte that is locked while file is open, with one user.
+// add adds a byte, locked while file is open, with one user.
 func (b *lockedBytes) add(offset int64, file win.File) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[offset] = &lockedByte{file, 1}
 }
 
-// leave removes a user of a byte, and unlocks the byte after the last one.
+// leave removes a user of a byte, and unlocks the byte after the last user.
 func (b *lockedBytes) leave(offset int64) {
 	b.mu.Lock()
 	held := b.held[offset]
@@ -84,15 +84,16 @@ func (b *lockedBytes) leave(offset int64) {
 	}
 }
 
-// exclude keeps other processes that lock with this package from an object until include is called. Such
-// a process is a driver with the library, beside the daemon. The lock is needed because Windows has no
-// call that checks an object and changes it in one step.
+// exclude keeps further processes with this package away from an object until include is called.
+// Such a process is a driver with the library, beside the daemon. The lock is needed because
+// Windows has no call to check and change an object in one step.
 //
-// The lock is a locked byte of a file. It takes no space on the disk, and Windows removes it when the
-// process ends, in whatever way. Only SYSTEM and Administrators can open the file, so nobody else can
-// hold the byte.
+// The lock is a locked byte of a file. The lock takes no disk space, and Windows removes it at the
+// end of the process, even after a crash. Only SYSTEM and Administrators can open the file and hold
+// the byte.
 //
-// If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
+// If another process holds the byte for longer than ten seconds, the error is
+// csiproxy.ErrUnavailable.
 func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include func(), _ error) {
 	file, err := l.openLockFile(ctx)
 	if err != nil {
@@ -127,11 +128,11 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 	return func() { bytes.leave(offset) }, nil
 }
 
-// isLocked reports whether err says that another process has the byte locked.
+// isLocked reports whether err means another process has the byte locked.
 func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
 
-// openLockFile opens the lock file, and makes a missing one. The owner is checked, unless this process keeps the file
-// open: then it is still the file that KeepLockFile checked.
+// openLockFile opens the lock file, and creates a missing file. The owner is checked unless this
+// process keeps the file open: KeepLockFile has then checked the same file.
 func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
 	if path := l.options.Shared.kept.Load(); path != nil {
 		return l.openWith(ctx, *path, win.FileOpen)
@@ -143,8 +144,9 @@ func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
 	return l.openOwnFile(ctx, path)
 }
 
-// KeepLockFile opens the lock file, and makes it if it is missing. It is called when the process begins: later the disk
-// may be full, and every lock needs the file. Nobody can delete or replace the file before the caller closes it, as the process ends.
+// KeepLockFile opens the lock file, and creates a missing file. Call KeepLockFile at startup: every
+// lock needs the file, and the disk may be full later. The file cannot be deleted or replaced until
+// the caller closes it at the end of the process.
 func (l *Locker) KeepLockFile(ctx context.Context) (io.Closer, error) {
 	path, err := l.lockFilePath(ctx)
 	if err != nil {
@@ -163,7 +165,7 @@ func (l *Locker) lockFilePath(ctx context.Context) (string, error) {
 	return windows + lockFile, err
 }
 
-// openOwnFile opens or makes the lock file, and refuses one of others.
+// openOwnFile opens or creates the lock file. A file of another owner is refused.
 func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error) {
 	file, err := l.openWith(ctx, path, win.FileOpen) // which needs no space, so it is tried first
 	if errors.Is(err, fs.ErrNotExist) {

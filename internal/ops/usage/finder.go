@@ -16,14 +16,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// System has the Windows calls that this package makes.
+// System has the Windows calls of this package.
 type System interface {
 	win.DeviceOpener
 	win.Registry
 	pathpolicy.System
 }
 
-// SharedFinder is what the finders of a node and of its drivers have in common. Its system is the node's.
+// SharedFinder is the common part of a node's finder and its drivers' finders. Its system is the
+// node's.
 type SharedFinder struct {
 	sys     System
 	paths   *pathpolicy.Policy
@@ -31,29 +32,30 @@ type SharedFinder struct {
 	log     *slog.Logger
 	drivers map[string]*Finder // those of drivers, all made before the first call
 
-	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So concurrent calls of a driver share
-	// one search of the directories that are no driver's. All calls share one of those of each driver.
+	// When a node is drained, many volumes are unstaged at once, and each call needs the links.
+	// Concurrent calls of a driver share one search of the directories without a driver. All calls
+	// share one search of each driver's directories.
 	links, linksOfDrivers operation.NextRun[string, linkSearch]
 
 	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
-// Owners say which driver owns what, as the file of drivers has it; "" stands for none.
+// Owners tells the owning drivers, according to the file of drivers; "" means no driver.
 type Owners interface {
-	// OwnerOfNumber returns the driver of the disk that has a number now.
+	// OwnerOfNumber returns the driver of the disk with the number now.
 	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, err error)
 	// OwnerOfShare returns the driver of a share, given by a UNC path.
 	OwnerOfShare(path string) (driver string)
 }
 
-// nobody are the owners on a node without drivers that have endpoints of their own.
+// nobody is the Owners of a node without per-driver endpoints.
 type nobody struct{}
 
 func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, error) { return "", nil }
 func (nobody) OwnerOfShare(string) string                                         { return "" }
 
-// NewSharedFinder returns what the finders for the node sys share. Its volumes are used by links and mount points that paths
-// allows. owners may be nil.
+// NewSharedFinder returns the shared part of the finders for the node sys. Links and mount points
+// in the directories of paths count as uses of volumes. owners may be nil.
 func NewSharedFinder(sys System, paths *pathpolicy.Policy, owners Owners, log *slog.Logger) *SharedFinder {
 	if owners == nil {
 		owners = nobody{}
@@ -63,14 +65,16 @@ func NewSharedFinder(sys System, paths *pathpolicy.Policy, owners Owners, log *s
 	return s
 }
 
-// Finder finds the users on one node, or those that matter to one of its drivers. All methods may be called concurrently.
+// Finder finds the users on one node, or the users relevant to one of its drivers. All methods are
+// safe for concurrent use.
 type Finder struct {
 	*SharedFinder
 	driver string             // whose finder it is; "" for the node's
 	sys    System             // of the node or of the driver
 	paths  *pathpolicy.Policy // likewise
-	// whole is the system of the whole node. A driver's finder has one with the driver's own calls: many of these, such as those that
-	// ask which disks Windows runs from, keep nobody else waiting.
+	// whole is the system of the whole node. A driver's finder has its own, limited by the driver's
+	// own calls: many calls of one driver, such as queries for Windows' disks, delay only that
+	// driver.
 	whole System
 }
 
@@ -84,17 +88,18 @@ func (f *Finder) ofNode() *Finder {
 	return &Finder{SharedFinder: f.SharedFinder, sys: f.whole, paths: f.SharedFinder.paths, whole: f.whole}
 }
 
-// FinderForDriver returns the finder for a driver. It finds the users on all of the node, except in the own directories of other
-// drivers. The driver's directories are searched, and the links there are followed, by sys and paths, which are the
-// driver's, whoever asks. So what a driver has there can't take the calls to Windows of others, nor lead these anywhere. What
-// concerns the whole node is asked by whole.
+// FinderForDriver returns the finder for a driver. It finds the users on the whole node, except in
+// the own directories of other drivers. sys and paths belong to the driver. Every search of the
+// driver's directories, and every step behind links there, uses sys and paths, whoever asks. The
+// contents of the driver's directories can thus neither use up the Windows calls of other drivers
+// nor lead those calls elsewhere. Queries about the whole node use whole.
 func FinderForDriver(shared *SharedFinder, driver string, sys, whole System, paths *pathpolicy.Policy) *Finder {
 	f := &Finder{shared, driver, sys, paths, whole}
 	shared.drivers[driver] = f
 	return f
 }
 
-// ownerOfDisk returns the driver of a disk, and "" if the disk isn't there.
+// ownerOfDisk returns the driver of a disk, and "" if the disk is missing.
 func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string, error) {
 	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
@@ -106,7 +111,7 @@ func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string
 	return owner, err
 }
 
-// ownerOfVolume returns the driver of the disk on which a volume lies, and "" if the volume is missing.
+// ownerOfVolume returns the driver of a volume's disk, and "" if the volume is missing.
 func (f *Finder) ownerOfVolume(ctx context.Context, id csiproxy.VolumeID) (string, error) {
 	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
@@ -123,7 +128,8 @@ func (f *Finder) OwnerOfShare(path string) string {
 	return cmp.Or(f.driver, f.owners.OwnerOfShare(path))
 }
 
-// DefaultFinder returns the finder for a node whose only allowed directory is kubelet's.
+// DefaultFinder returns the finder for a node with kubelet's directory as the only allowed
+// directory.
 func DefaultFinder(sys System) *Finder {
 	return NewFinder(NewSharedFinder(sys, pathpolicy.Default(), nil, slog.New(slog.DiscardHandler)))
 }

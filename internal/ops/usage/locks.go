@@ -20,37 +20,40 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// LockOptions change what a Locker locks. The zero value is the default.
+// LockOptions configure a Locker. The zero value is the default.
 type LockOptions struct {
-	// Logger gets what an operation passes over without failing. Default: none.
+	// Logger gets problems that do not fail an operation. Default: none.
 	Logger *slog.Logger
-	// Shared is what the lockers of a node and of its drivers have in common. Default: it is the locker's alone.
+	// Shared is the common part of the lockers of a node and its drivers. Default: a new
+	// SharedLocks for this locker alone.
 	Shared *SharedLocks
-	// Driver is the name of the driver whose locker it is. Default: it is the node's.
+	// Driver is the name of the locker's driver. Default: the locker belongs to the node.
 	Driver string
-	// OwnerOf returns the driver that has an open disk for as long as the disk is there; "" if none has. If the owner may change, or
-	// is only presumed, isKnown is false. Default: the disks of a driver's locker are the driver's, and the owners of others aren't known.
+	// OwnerOf returns the driver that owns an open disk for as long as the disk is there; "" for
+	// none. If the owner may change, or is only presumed, isKnown is false. Default: a driver's
+	// locker owns its disks, and for the node's locker all owners are unknown.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
-	// HasVolume reports whether a volume is there: to a driver, another's volume isn't. Default: all volumes may be
-	// locked.
+	// HasVolume reports whether a volume is there. To a driver, volumes of other drivers are
+	// missing. Default: all volumes may be locked.
 	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 }
 
-// SharedLocks is what the lockers of a node and of its drivers have in common: the locks that are held in this process, by the bytes
-// that stand for objects, and these bytes.
+// SharedLocks is the common part of the lockers of a node and its drivers: the locks held in this
+// process, keyed by the objects' bytes in the lock file, and the locked bytes.
 type SharedLocks struct {
 	held  *operation.DriverLocks
 	bytes lockedBytes
 	kept  atomic.Pointer[string] // the path of the lock file once this process keeps it
 }
 
-// NewSharedLocks returns what the lockers of a node share with those of its drivers.
+// NewSharedLocks returns the common part of the lockers of a node and its drivers.
 func NewSharedLocks(drivers []string) *SharedLocks {
 	return &SharedLocks{held: operation.NewDriverLocks(drivers), bytes: lockedBytes{held: make(map[int64]*lockedByte)}}
 }
 
-// Locker locks objects of a node, or those of one driver. All groups of operations on the node or of the driver use the
-// same Locker, so that they exclude each other within the process. All methods may be called concurrently.
+// Locker locks objects of a node or of one driver. All operations on the node or of the driver must
+// use the same Locker to exclude each other within the process. All methods are safe for concurrent
+// use.
 type Locker struct {
 	sys     System
 	paths   *pathpolicy.Policy
@@ -58,9 +61,9 @@ type Locker struct {
 	options LockOptions
 }
 
-// NewLocker returns the locker of the node sys, or of a driver. It locks what can be opened with sys, volumes and shares mounted
-// at paths that paths allows, and shares of the servers that paths allows. The disks that Windows runs from, which only
-// users knows, can't be locked.
+// NewLocker returns the locker of the node sys, or of a driver. The locker locks disks and volumes
+// on sys, volumes and shares mounted at paths allowed by paths, and shares of servers allowed by
+// paths. The disks of Windows itself, known only to users, are refused.
 func NewLocker(sys System, paths *pathpolicy.Policy, users *Finder, o LockOptions) *Locker {
 	o.Logger, o.Shared = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Shared, NewSharedLocks(nil))
 	if o.OwnerOf == nil {
@@ -69,13 +72,14 @@ func NewLocker(sys System, paths *pathpolicy.Policy, users *Finder, o LockOption
 	return &Locker{sys, paths, users, o}
 }
 
-// DefaultLocker returns the locker of a node whose only allowed directory is kubelet's.
+// DefaultLocker returns the locker of a node with kubelet's directory as the only allowed
+// directory.
 func DefaultLocker(sys System) *Locker {
 	return NewLocker(sys, pathpolicy.Default(), DefaultFinder(sys), LockOptions{})
 }
 
-// LockedDisk is an open disk that is locked for a change of its state, of its partition table or of what
-// lies on its partitions.
+// LockedDisk is an open disk, locked for a change of its state, its partition table or the contents
+// of its partitions.
 type LockedDisk struct {
 	*opendisk.Disk
 	*lock
@@ -87,17 +91,17 @@ func (d *LockedDisk) Release() {
 	d.lock.Release()
 }
 
-// LockedVolume is a volume that is locked for a change of where it is mounted, or of the links to it. Its
-// disk may have left the node.
+// LockedVolume is a volume, locked for a change of its mount points or of the links to it. The
+// volume's disk may have left the node.
 type LockedVolume struct {
 	ID csiproxy.VolumeID
 	*lock
 }
 
-// LockedServer is an SMB server that is locked for a change of its mappings.
+// LockedServer is an SMB server, locked for a change of its mappings.
 type LockedServer struct{ *lock }
 
-// LockedShare is a share that is locked for a change of its mapping or of the links to it.
+// LockedShare is a share, locked for a change of its mapping or of the links to it.
 type LockedShare struct {
 	Root string
 	*lock
@@ -110,26 +114,27 @@ type lock struct {
 	include func() // releases the lock against other processes
 }
 
-// Release releases the locks. It is to be called once.
+// Release releases the locks. Call Release once.
 func (k *lock) Release() {
 	k.include()
 	k.unlock()
 }
 
-// with returns the lock with another one of this process, which is released last.
+// with returns the lock together with a further lock in this process. unlock runs last.
 func (k *lock) with(unlock func()) *lock {
 	return &lock{k.locker, unlock, k.Release}
 }
 
-// keyOf returns the key of the lock in this process of what a byte stands for.
+// keyOf returns the key of the lock in this process for a byte of the lock file.
 func keyOf(offset int64) string { return strconv.FormatInt(offset, 10) }
 
-// take takes both locks of an object, given by its kind and its name. It is the driver's, or its owner isn't known.
+// take takes both locks of an object, given by its kind and name. The driver owns the object; with
+// the node's locker, the owner is unknown.
 func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
 	return l.takeOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
 }
 
-// takeOf is take for an object of an owner.
+// takeOf is take for an object with an owner.
 func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
 	offset, held := byteOf(k, name), l.options.Shared.held
 	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), keyOf(offset), kinds[k]+" "+quote.Text(name))
@@ -150,11 +155,11 @@ func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind,
 	return &lock{l, unlock, include}, nil
 }
 
-// LockDisk locks the disk that has the number n now. If there is none, the error is
-// csiproxy.ErrNotFound; if Windows runs from the disk, it is csiproxy.ErrFailedPrecondition.
+// LockDisk locks the disk with the number n. If there is no such disk, the error is
+// csiproxy.ErrNotFound; if Windows runs from the disk, csiproxy.ErrFailedPrecondition.
 //
-// LockDisk opens the disk before it waits for the lock. Meanwhile the disk may leave, or get another
-// number. So the caller verifies the disk directly before each change.
+// LockDisk opens the disk before waiting for the lock. During the wait the disk may leave, or get
+// another number. Verify the disk directly before each change.
 func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber) (lockedDisk *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, l.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
@@ -181,8 +186,8 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber) (lockedDis
 	return &LockedDisk{h, r}, nil
 }
 
-// LockDiskOf locks the disk of a volume, and returns the volume's extent. Windows refuses to format a volume with an
-// open handle, so LockDiskOf closes its own.
+// LockDiskOf locks the disk of a volume, and returns the volume's extent. LockDiskOf closes its
+// handle of the volume: Windows refuses to format a volume with an open handle.
 func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := Extent(ctx, l.sys, id)
@@ -197,8 +202,8 @@ func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID) (*LockedD
 	}
 }
 
-// tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
-// volume lies on a disk of another number once disk n is locked.
+// tryLockDiskOf is LockDiskOf for a volume that was on disk n a moment ago. The returned disk is
+// nil if the volume is on a disk with another number once disk n is locked.
 func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csiproxy.DiskNumber) (
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
 	lockedDisk, err := l.LockDisk(ctx, n)
@@ -214,7 +219,7 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 			lockedDisk.Release()
 		}
 	}()
-	// The call that had the lock before may have grown the volume.
+	// The previous holder of the lock may have grown the volume.
 	extent, err = Extent(ctx, l.sys, id)
 	if err != nil || extent.DiskNumber != n {
 		return nil, extent, err
@@ -226,19 +231,20 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 	return lockedDisk, extent, nil
 }
 
-// LockVolume locks a volume for a caller that has a disk locked, mostly the volume's.
+// LockVolume locks a volume for a caller with a locked disk, mostly the volume's disk.
 func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	return d.locker.lockOwnVolume(ctx, id)
 }
 
-// LockVolumeAlone locks a volume without its disk, which may have left, for a caller that only ends a use of it. The owner of
-// a missing volume is unknown: any driver may have a mount point of it. So a driver that locks one excludes only its own calls.
+// LockVolumeAlone locks a volume without its disk, which may have left the node. The caller may
+// only end a use of the volume. The owner of a missing volume is unknown: any driver may have a
+// mount point of it. A driver's lock of a missing volume excludes only the driver's own calls.
 func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	v, _, err := l.lockVolume(ctx, id)
 	return v, err
 }
 
-// lockOwnVolume locks a volume for a change, or a new use. A driver can't lock a missing one.
+// lockOwnVolume locks a volume for a change, or a new use. A driver cannot lock a missing volume.
 func (l *Locker) lockOwnVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	v, isThere, err := l.lockVolume(ctx, id)
 	if err == nil && !isThere {
@@ -282,12 +288,12 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 	return &LockedVolume{id, r.with(unlock)}, true, nil
 }
 
-// tryTimeout is how long TryLockVolume waits.
+// tryTimeout is the maximum wait of TryLockVolume.
 const tryTimeout = time.Second
 
-// TryLockVolume is LockVolumeAlone for a caller that only releases and holds directories open. The call that
-// has the lock may wait for one of these directories, so TryLockVolume waits for tryTimeout only. Then it
-// returns csiproxy.ErrUnavailable.
+// TryLockVolume is LockVolumeAlone for a caller that only releases, while it holds directories
+// open. The current holder of the lock may be waiting for one of the directories, and TryLockVolume
+// gives up after tryTimeout. The error is then csiproxy.ErrUnavailable.
 func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -311,12 +317,12 @@ func (l *Locker) LockServer(ctx context.Context, remote win.UNCPath) (*LockedSer
 	return &LockedServer{r}, nil
 }
 
-// LockShare locks a share for a caller that has its server locked, and so may map it.
+// LockShare locks a share for a caller with the server locked. The caller may map the share.
 func (s *LockedServer) LockShare(ctx context.Context, remote win.UNCPath) (*LockedShare, error) {
 	return s.locker.lockShare(ctx, remote)
 }
 
-// LockShareAlone locks the share of remote for a caller that changes links only.
+// LockShareAlone locks the share of remote for a caller that only changes links.
 func (l *Locker) LockShareAlone(ctx context.Context, remote win.UNCPath) (*LockedShare, error) {
 	return l.lockShare(ctx, remote)
 }
@@ -332,9 +338,9 @@ func (l *Locker) lockShare(ctx context.Context, remote win.UNCPath) (*LockedShar
 	return &LockedShare{remote.Root(), r}, nil
 }
 
-// LockMountedAt locks the volume or share that is mounted where a path ends. So that isn't unmounted
-// or unmapped until release is called. If the path ends elsewhere, nothing needs a lock, and release
-// does nothing. to is where the path ends once that is locked.
+// LockMountedAt locks the volume or share mounted at the end of a path: it stays mounted or mapped
+// until release is called. If the path ends elsewhere, there is nothing to lock, and release is a
+// no-op. to is the end of the path, read again under the lock.
 func (l *Locker) LockMountedAt(ctx context.Context, path pathpolicy.Path) (
 	to pathpolicy.Resolved, release func(), _ error) {
 	const attempts = 4
@@ -348,10 +354,10 @@ func (l *Locker) LockMountedAt(ctx context.Context, path pathpolicy.Path) (
 		"other calls keep changing what is mounted there; try again later")
 }
 
-// tryLockMountedAt is LockMountedAt, but release is nil if the path ends elsewhere once that is locked.
+// tryLockMountedAt is LockMountedAt, but release is nil if the path has got another end meanwhile.
 func (l *Locker) tryLockMountedAt(ctx context.Context,
 	path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
-	// The first lookup only says what to lock.
+	// The first lookup only finds the object to lock.
 	resolved, err := l.paths.Lookup(ctx, l.sys, path)
 	if err == nil && resolved.Kind == pathpolicy.Nothing {
 		resolved, err = l.paths.Resolve(ctx, l.sys, path)
@@ -372,14 +378,14 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 		}
 	}()
 	to, err = l.paths.Resolve(ctx, l.sys, path)
-	// For a volume, the target has its name.
+	// A volume's name is in the target.
 	if err != nil || to.Kind != resolved.Kind || !win.SameName(to.Target, resolved.Target) {
 		return to, nil, err
 	}
 	return to, unlock, nil
 }
 
-// lockEndOf locks the volume or share that a path was found to end at; unlock is nil if it is neither.
+// lockEndOf locks the volume or share at the end of a path; for all other ends, unlock is nil.
 func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (unlock func(), _ error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:

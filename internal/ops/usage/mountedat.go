@@ -15,17 +15,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// MountedAt returns where a volume is mounted: drives, as C:\, and directories without a backslash at their end, in the policy's
-// spelling if they are allowed. The mount manager's records may be wrong, so each directory is queried, too. If it isn't a mount
-// point, it is left out. If the query fails with another error, MountedAt returns that, since the volume may be mounted there.
+// MountedAt returns the paths where a volume is mounted: drives, such as C:\, and directories
+// without a trailing backslash. Allowed directories are in the policy's spelling. The mount
+// manager's records may be wrong, and MountedAt also queries each directory. Directories that are
+// no mount points are left out. If a query fails with another error, MountedAt returns the error:
+// the volume may be mounted there.
 //
-// Who holds a directory may have planted the mount point, and may let the query hang. So what a pod holds is left out unasked, and
-// so is what another driver holds than the volume's. A volume that is no driver's counts as mounted, unasked, where a driver holds
-// the directory: the driver may have mounted it, and its disk must stay online while it is used. For the same reason a volume
-// counts as mounted in a directory outside of the allowed ones whose query hangs or fails.
+// The holder of a directory may have planted the mount point, and may let the query hang. MountedAt
+// skips directories held by a pod, and directories held by another driver than the volume's. If the
+// volume has no driver, but a driver holds the directory, the volume counts as mounted there
+// without a query: the driver may have mounted the volume, and the disk must stay online while in
+// use. For the same reason the volume counts as mounted in a directory outside the allowed ones if
+// the query hangs or fails.
 //
-// If Windows has too many mount points of the volume to list them, the allowed directories are searched instead, and the last path is
-// ManyMore.
+// If the volume has too many mount points for Windows to list, MountedAt searches the allowed
+// directories instead, and the last path is ManyMore.
 func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
 	recorded, err := f.sys.VolumePathNames(ctx, name)
 	if errors.Is(err, winerr.ErrorMoreData) {
@@ -71,12 +75,12 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 	return paths, ctx.Err()
 }
 
-// ManyMore stands for the paths of a volume with more mount points than Windows can list. As a path outside of the allowed
-// directories would, it keeps the volume's disk online.
+// ManyMore stands for further paths of a volume with more mount points than Windows can list. Like
+// a path outside the allowed directories, ManyMore keeps the volume's disk online.
 const ManyMore = "more directories than can be listed"
 
-// mountedByLinks returns where a volume is mounted in the allowed directories, without the own directories of other drivers than the
-// volume's, and ManyMore.
+// mountedByLinks returns the mount points of a volume in the allowed directories, and ManyMore. The
+// own directories of drivers are left out, except those of the volume's driver.
 func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (paths []string, _ error) {
 	owner, err := f.ownerOfVolume(ctx, id)
 	if err != nil {
@@ -97,7 +101,7 @@ func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (path
 	return append(paths, ManyMore), nil
 }
 
-// addOfOthers adds those directories of other drivers where a volume counts as mounted.
+// addOfOthers adds the directories of other drivers where a volume counts as mounted.
 func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[string][]string, isMounted map[string]bool) error {
 	if len(ofOthers) == 0 {
 		return nil
@@ -119,11 +123,11 @@ func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[stri
 	return nil
 }
 
-// silentTimeout is how long directories that may hang are waited for.
+// silentTimeout is how long addInTime waits for directories that may hang.
 const silentTimeout = 200 * time.Millisecond
 
-// addInTime adds the directories where a volume is mounted, and the directories that give no answer in time. It queries one after the
-// other, so at most one call to Windows hangs.
+// addInTime adds the directories where a volume is mounted, and the directories that fail to answer
+// in time. Queries run one after the other, and at most one call to Windows hangs.
 func (f *Finder) addInTime(ctx context.Context, name string, paths []string, isMounted map[string]bool) {
 	for _, path := range paths {
 		isMounted[path] = true
@@ -141,8 +145,9 @@ func (f *Finder) isMountedAt(ctx context.Context, path, name string) (bool, erro
 	return strings.EqualFold(there, name), err
 }
 
-// StagedAt returns where a mounted volume is staged. The volume of a driver is staged in that driver's own directories, and any other
-// volume in the allowed directories outside of all drivers'. Mount points elsewhere may be planted.
+// StagedAt returns where a mounted volume is staged: a driver's volume in the driver's own
+// directories, and any other volume in the allowed directories without a driver. Mount points
+// elsewhere may be planted.
 func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []string) ([]string, error) {
 	paths := f.Allowed(mounted)
 	if len(paths) == 0 {

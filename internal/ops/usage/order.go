@@ -3,12 +3,14 @@
 
 package usage
 
-// What excludes what. Locks of different objects exclude nothing; locks of the same
-// object exclude each other, in one process and between processes. Locks of two drivers never do:
-// a disk's number or a volume's name may be another driver's a moment later. The node's lock of a disk excludes the disk's driver, and
-// all drivers if that driver isn't known for as long as the disk is there. A driver that only presumes to own a sick disk excludes the
-// node. The node's locks of all else exclude all drivers. Of a volume that isn't there, or isn't the
-// driver's, a driver's lock excludes only its own calls: the volume may be that of a driver without endpoints of its own.
+// Order of locks. Locks of different objects are independent; locks of the same object exclude each
+// other, in one process and between processes. Locks of two drivers never exclude each other: a
+// disk's number or a volume's name may belong to another driver a moment later. The node's lock of
+// a disk excludes the disk's driver, or all drivers if the owner may change while the disk is
+// there. A driver that only presumes to own a sick disk excludes the node. For all other objects
+// the node's locks exclude all drivers. A driver's lock of a missing volume, or of a foreign
+// volume, excludes only the driver's own calls: the volume may belong to a driver without its own
+// endpoints.
 //
 //	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume
@@ -29,16 +31,16 @@ package usage
 //	CleanUp of a mapping; undo of a failed StageShare server, share
 //	ListVolumes, CleanUp: to drop a stale record      server, share: tried for a moment
 //
-// All operations lock in one order, which prevents deadlocks. A volume or a share is mostly locked through
-// its disk or server, with [LockedDisk.LockVolume] and [LockedServer.LockShare].
-// No type prevents that an operation locks a disk while it has a volume locked, or a server while it has a
-// share locked: who writes one keeps to the table.
+// All operations lock in one order to prevent deadlocks. A volume or a share is mostly locked
+// through its disk or server, with [LockedDisk.LockVolume] and [LockedServer.LockShare]. The types
+// cannot stop an operation from locking a disk while it holds a volume, or a server while it holds
+// a share: authors of operations must keep to the table.
 //
 //	disk < volume, server < share
 //
-// The locks of iSCSI targets come before all of these (packages staging and initiator).
-// Directories and links that are held open come last. A call that needs one which another call
-// holds waits for a second at most. So does a call that holds one and needs a lock.
+// The locks of iSCSI targets come before all of these (packages staging and initiator). Open
+// directories and links come last. A call waits at most a second for a directory or link held by
+// another call, and also for a lock while it holds a directory or link.
 type kind int
 
 // The kinds of locks. Their numbers are in the bytes of the lock file.

@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// ProtectedDisks returns the disks of the volumes that the administrator protects, and of C:.
+// ProtectedDisks returns the disks of the administrator's protected volumes, and of C:.
 func (f *Finder) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bool, error) {
 	protected := make(map[csiproxy.DiskNumber]bool)
 	for _, name := range append([]string{"C:"}, f.SharedFinder.paths.ProtectedByName()...) {
@@ -32,8 +32,9 @@ func (f *Finder) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bo
 	return protected, nil
 }
 
-// MissingVolumes says of each volume that the administrator protects by name whether no disk of the node
-// has it now, so that nothing is protected by that. Its disk may come yet, or get the volume from others.
+// MissingVolumes reports, for each volume that the administrator protects by name, whether the
+// volume is missing from the node's disks. The name then protects nothing. The volume's disk may
+// still arrive, or another program may give a disk the volume.
 func (f *Finder) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	missing := make(map[string]bool)
 	for _, name := range f.SharedFinder.paths.ProtectedByName() {
@@ -46,8 +47,8 @@ func (f *Finder) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	return missing, nil
 }
 
-// protectedExtents returns the parts of disks on which a protected volume lies: none if the volume is
-// missing, or is a DVD's. On machines of Azure without a temporary disk the DVD drive mostly is D:.
+// protectedExtents returns the parts of disks under a protected volume: none for a missing volume,
+// and for a DVD. On Azure machines without a temporary disk, the DVD drive mostly is D:.
 func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
 	node := f.ofNode()
 	id, err := node.paths.VolumeNamed(ctx, node.sys, name)
@@ -64,7 +65,7 @@ func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskE
 	return extents, nil
 }
 
-// MissingNames returns the names of MissingVolumes that are missing, in order.
+// MissingNames returns the names of the missing volumes in MissingVolumes, in order.
 func (f *Finder) MissingNames(ctx context.Context) (names []string, _ error) {
 	missing, err := f.MissingVolumes(ctx)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
@@ -75,10 +76,11 @@ func (f *Finder) MissingNames(ctx context.Context) (names []string, _ error) {
 	return names, err
 }
 
-// CheckEmptyDisk returns csiproxy.ErrFailedPrecondition, with the reason, if a disk without data must not
-// be partitioned or formatted, since it may be one that isn't for volumes and that another program
-// will format: Azure's temporary disk or, as long as a protected volume is missing, the disk that gets it.
-// Then only disks that are known as Azure's data disks may be written to.
+// CheckEmptyDisk returns csiproxy.ErrFailedPrecondition, with the reason, if a disk without data
+// must not be partitioned or formatted. The disk may be reserved for another program, which will
+// format it: Azure's temporary disk or, while a protected volume is missing, the disk for the
+// protected volume. While a protected volume is missing, only disks known as Azure's data disks may
+// be written to.
 func (f *Finder) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error {
 	text, err := disk.LocationText(ctx)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// systemDisks are the volumes and disks that Windows runs from, with the reasons: those that hold its
-// directory, its system partition, its page files and its dedicated crash dump file. No operation
-// changes such a disk or presents a volume of it to a pod.
+// systemDisks are the volumes and disks of Windows itself, with the reasons: they hold its
+// directory, its system partition, its page files and its dedicated crash dump file. Operations
+// leave the disks unchanged and keep their volumes away from pods.
 //
-// They are never kept for a later step, since a page file may be added at any time.
+// Never keep a systemDisks for a later step: a page file may be added at any time.
 type systemDisks struct {
 	volumes map[string]string              // by the volume's name in lower case
 	disks   map[csiproxy.DiskNumber]string // by the disk's number
@@ -33,8 +33,8 @@ type systemDisks struct {
 // systemFile is a file, directory or partition that Windows runs from.
 type systemFile struct {
 	what, path string
-	// mayLack says that the file may be missing, such as one on a temporary disk that the machine has
-	// lost. A file that is missing, or isn't on a disk, protects no disk.
+	// mayLack allows the file to be missing, such as a file on a temporary disk lost by the
+	// machine. A missing file, or a file outside of disks, protects no disk.
 	mayLack bool
 }
 
@@ -43,8 +43,8 @@ func (s systemFile) reason() string {
 	return fmt.Sprintf("Windows runs from this disk: %s %s", s.what, s.path)
 }
 
-// SystemDisks returns the disks that Windows runs from, with the reasons. If they can't be found
-// out, the error is csiproxy.ErrUnavailable.
+// SystemDisks returns the disks that Windows runs from, with the reasons. If a query fails, the
+// error is csiproxy.ErrUnavailable.
 func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]string, error) {
 	found, err := findSystemDisks(ctx, f.whole)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]strin
 }
 
 // CheckSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
-// disk. If that can't be found out, it returns csiproxy.ErrUnavailable.
+// disk. If a query fails, the error is csiproxy.ErrUnavailable.
 func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	all, err := f.SystemDisks(ctx)
 	if err == nil && all[n] != "" {
@@ -68,8 +68,9 @@ func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) err
 	return err
 }
 
-// SystemVolumes returns the check for pathpolicy.Policy.Protects of the volumes that Windows runs
-// from: those of which any part lies on one of its disks. sys is that of the node; volumes opens the volumes that are checked.
+// SystemVolumes returns a check for pathpolicy.Policy.Protects. The check refuses Windows' own
+// volumes: every volume with any part on a disk of Windows. sys is the node's system; volumes opens
+// the volumes to check.
 func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck {
 	return func(ctx context.Context, volumeName string) (reason string, volumeOf map[string]string, err error) {
 		f, err := findSystemDisks(ctx, sys)
@@ -92,8 +93,8 @@ func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck 
 	}
 }
 
-// findSystemDisks asks Windows for the disks that it runs from. If they can't be found out, the error
-// is csiproxy.ErrUnavailable.
+// findSystemDisks asks Windows for its own disks. If a query fails, the error is
+// csiproxy.ErrUnavailable.
 func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 	f := systemDisks{volumes: make(map[string]string), disks: make(map[csiproxy.DiskNumber]string),
 		mountPoints: make(map[string]string)}
@@ -117,8 +118,8 @@ func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 	return f, err
 }
 
-// systemFiles asks Windows for the files that it runs from. If a value is missing from the
-// registry, Windows has no file of that kind.
+// systemFiles asks Windows for its own files. If a value is missing from the registry, Windows has
+// no file of the kind.
 func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
 	windows, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
@@ -141,15 +142,15 @@ func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
 	return files, nil
 }
 
-// Paths of system files, as plainPath leaves them.
+// Paths of system files, as returned by plainPath.
 var (
 	onVolume = regexp.MustCompile(`(?i)^([a-z]:|\\\\\?\\Volume{[^\\]*})\\`)
 	onDevice = regexp.MustCompile(`^\\[^\\]+\\[^\\]+`) // such as \Device\HarddiskVolume1
 )
 
-// plainPath returns the path of a system file with a drive, a volume's name or a device at its
-// beginning. In the registry it may also begin with a prefix of the kernel or of Win32, or with what
-// stands for a directory.
+// plainPath returns the path of a system file, with a drive, a volume's name or a device at the
+// beginning. In the registry the path may also begin with a prefix of the kernel or of Win32, or
+// with a placeholder for a directory.
 func plainPath(path, windows string) string {
 	for _, prefix := range []string{`\??\`, `\\?\`, `\\.\`} {
 		path = strings.TrimPrefix(path, prefix)
@@ -163,9 +164,9 @@ func plainPath(path, windows string) string {
 	return path
 }
 
-// isNotOnDisk reports whether err, of the question where a file is, says that it is on no disk: nothing
-// is there, the drive has no medium or is none of a disk, as that of a DVD, or the path is of no known
-// form.
+// isNotOnDisk reports whether err, from a query for a file's place, means the file is on no disk:
+// the path is missing, the drive has no medium or is a drive without a disk, such as a DVD drive,
+// or the path has an unknown form.
 func isNotOnDisk(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) ||
 		winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady, winerr.ErrorInvalidName)
@@ -185,7 +186,7 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 			return nil
 		}
 		if s.mayLack {
-			// A page file that is in use may refuse the query. Then it is there.
+			// A page file in use may refuse the query. It then exists.
 			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
 				return err
 			}
@@ -207,8 +208,8 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 	return nil
 }
 
-// volumeOfPath returns the name of the volume that a path lies on: that of its drive or of the volume it
-// begins with, or one that is mounted at a directory of the path.
+// volumeOfPath returns the name of the volume under a path: the volume of its drive, the volume at
+// its beginning, or a volume mounted at a directory of the path.
 func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) (string, error) {
 	root := onVolume.FindString(path)
 	for {
@@ -226,8 +227,9 @@ func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) 
 	}
 }
 
-// isNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:
-// the path isn't there, or is something else. An error that says that a device has left doesn't.
+// isNoMountPoint reports whether err, from a query for the volume mounted at a path, means there is
+// no volume: the path is missing, or is something else. For an error about a removed device, the
+// result is false.
 func isNoMountPoint(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) ||
 		winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,

@@ -17,8 +17,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Extent returns where a volume lies that is on one part of one disk. The error is
-// csiproxy.ErrInvalidArgument if id is no volume id, csiproxy.ErrNotFound if the volume isn't there.
+// Extent returns the place of a volume on one part of one disk. The error is
+// csiproxy.ErrInvalidArgument for a malformed volume id, csiproxy.ErrNotFound for a missing volume.
 func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (win.DiskExtent, error) {
 	if err := id.Validate(); err != nil {
 		return win.DiskExtent{}, err
@@ -33,15 +33,15 @@ func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (wi
 	return extents[0], nil
 }
 
-// ErrSpread is the error of a volume that doesn't lie on one part of a disk.
+// ErrSpread is the error for a volume without a disk part, or with more than one.
 func ErrSpread(parts int) error {
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
 }
 
-// IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
-// It queries the volume itself. If Windows lists the volume, but can't open it, the error is
-// csiproxy.ErrUnavailable. To a driver, another's volume is missing.
+// IsMissing reports whether a volume is missing now, because its disk has left the node or is
+// offline. IsMissing queries the volume itself. If Windows lists the volume, but fails to open it,
+// the error is csiproxy.ErrUnavailable. To a driver, volumes of other drivers are missing.
 func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	_, err := Extent(ctx, f.sys, id)
 	if !winerr.IsGone(err) {
@@ -71,19 +71,20 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 	return true, nil
 }
 
-// Directories returns the paths without the drive letters. Windows assigns letters by itself, so a letter is no sign of
-// a use.
+// Directories returns the paths without the drive letters. Windows assigns letters on its own, and
+// a letter does not count as "in use".
 func Directories(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
 }
 
-// Allowed returns those paths of MountedAt that are below the allowed directories.
+// Allowed returns the paths of MountedAt below the allowed directories.
 func (f *Finder) Allowed(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), f.SharedFinder.paths.IsListedOutside)
 }
 
-// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. To a driver, only its own
-// directories and those of no driver matter. If not all of these can be read, it returns true, since there may be one.
+// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. For a
+// driver, only its own directories and the directories without a driver count. If some directories
+// are unreadable, the result is true: a missing volume may be mounted there.
 func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	links, incomplete, err := f.AllLinks(ctx)
 	if err != nil || incomplete != nil {
@@ -104,14 +105,14 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// MaxLinksFollowed is how many links and mount points a way to a volume or share leads through at most: as many as Windows
-// follows in one open. Of a longer chain the links that are nearer to the end count. Without a bound, a chain of some
-// thousand links would take minutes, since each of them is followed.
+// MaxLinksFollowed is the maximum number of links and mount points on the way to a volume or share:
+// the limit of Windows for one open. In a longer chain only the links near the end count. The limit
+// bounds the time: every link is followed, and a chain of some thousand links would take minutes.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
 const MaxLinksFollowed = 63
 
-// FoundLinks are links and mount points that were found in one search of the allowed directories.
+// FoundLinks are the links and mount points found in one search of the allowed directories.
 type FoundLinks struct {
 	All    []pathpolicy.FoundLink
 	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as win.LowerName makes it
@@ -119,7 +120,7 @@ type FoundLinks struct {
 	drivers []*Finder // whose own directories were searched, too
 }
 
-// newFoundLinks returns the links of a search that included the own directories of drivers.
+// newFoundLinks returns the links of a search that included the drivers' own directories.
 func newFoundLinks(all []pathpolicy.FoundLink, drivers []*Finder) FoundLinks {
 	byPath := make(map[string]pathpolicy.FoundLink, len(all))
 	for _, l := range all {
@@ -128,7 +129,7 @@ func newFoundLinks(all []pathpolicy.FoundLink, drivers []*Finder) FoundLinks {
 	return FoundLinks{all, byPath, drivers}
 }
 
-// FirstOn returns the first link on a path: at a directory above, or the path itself.
+// FirstOn returns the first link on a path: at a directory above, or at the path itself.
 func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	folded := win.LowerName(path)
 	for offset := 0; offset < len(folded); {
@@ -146,17 +147,18 @@ func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	return first, ok
 }
 
-// linkSearch is what a search has found. incomplete is why some links may be missing, or nil.
+// linkSearch is the result of a search. incomplete is why links may be missing, or nil.
 type linkSearch struct {
 	all        []pathpolicy.FoundLink
 	incomplete error
 }
 
-// searchTimeout is how long a search of the own directories of a driver may take.
+// searchTimeout is the time limit for a search of a driver's own directories.
 const searchTimeout = 10 * time.Second
 
-// Links returns the links and mount points in the own directories of a driver, and in those that are no driver's. incomplete
-// is why some may be missing, or nil. Of a driver's finder, the driver is always its own.
+// Links returns the links and mount points in a driver's own directories, and in the directories
+// without a driver. incomplete is why links may be missing, or nil. A driver's finder always uses
+// its own driver.
 func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomplete, err error) {
 	var drivers []*Finder
 	if own := f.drivers[cmp.Or(f.driver, driver)]; own != nil {
@@ -165,7 +167,8 @@ func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomp
 	return f.findLinks(ctx, drivers)
 }
 
-// AllLinks is Links with the own directories of all drivers. Of a driver's finder, it is Links.
+// AllLinks is Links with the own directories of all drivers. For a driver's finder, AllLinks is
+// Links.
 func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
 	if f.driver != "" {
 		return f.Links(ctx, f.driver)
@@ -190,9 +193,10 @@ func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks
 	return newFoundLinks(all, drivers), incomplete, nil
 }
 
-// search searches the own directories of the finder's driver or, with the node's finder, those of no driver. Concurrent callers
-// with one key share a search. A caller first waits for the end of one that is under way, so a key stands for one driver: no other one
-// prolongs its calls by searching all the time.
+// search searches the own directories of the finder's driver or, with the node's finder, the
+// directories without a driver. Concurrent callers with the same key share a search. A caller first
+// waits for the end of the current search with its key. Each driver has its own key, and a driver
+// that searches all the time delays only itself.
 func (f *Finder) search(ctx context.Context, key string) (linkSearch, error) {
 	searches := &f.links
 	if f.driver != "" {
@@ -204,8 +208,8 @@ func (f *Finder) search(ctx context.Context, key string) (linkSearch, error) {
 	})
 }
 
-// withoutPath returns an error about what lies outside of a driver's own directories. To the driver, it names no path there:
-// that has the UID of another's pod, say.
+// withoutPath returns an error about something outside a driver's own directories. To the driver,
+// the error names no path there: a path may contain the UID of another driver's pod, for example.
 func (f *Finder) withoutPath(err error) error {
 	if f.driver == "" || err == nil {
 		return err
@@ -214,8 +218,9 @@ func (f *Finder) withoutPath(err error) error {
 		"csi-proxyctl storage volumes says which one to an administrator of the node")
 }
 
-// MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
-// directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
+// MountsOf returns the mount points of a disk's volumes in the allowed directories. MountsOf
+// searches the directories, and leaves the disk alone. If the search may have missed mounts,
+// MountsOf returns an error.
 func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []string, _ error) {
 	owner, err := f.ownerOfDisk(ctx, n)
 	if err != nil {
@@ -247,7 +252,7 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 	return paths, nil
 }
 
-// extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
+// extentsIfThere returns the parts of disks under a volume: none for a missing volume.
 func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]win.DiskExtent, error) {
 	extents, err := win.ExtentsOf(ctx, f.sys, win.VolumePath(string(id)))
 	if winerr.IsGone(err) {
@@ -260,9 +265,9 @@ func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]wi
 	return extents, err
 }
 
-// LinksToVolume returns the links in the allowed directories that lead to a volume, also by way of
-// other links. Those in the own directories of another driver than the volume's don't count. It returns an error unless it
-// has found all of them.
+// LinksToVolume returns the links in the allowed directories that lead to a volume, directly or
+// through further links. Links in the own directories of drivers other than the volume's are
+// ignored. If the search may have missed links, LinksToVolume returns an error.
 func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links []string, _ error) {
 	owner, err := f.ownerOfVolume(ctx, id)
 	if err != nil {
@@ -278,7 +283,8 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 	return f.LinksToVolumeAmong(ctx, all, id)
 }
 
-// finderFor returns the finder that follows a link: that of the driver in whose own directories it is, or leads to.
+// finderFor returns the finder for following a link: of the driver whose own directories hold the
+// link or its target.
 func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
 	for _, path := range []pathpolicy.Path{l.Path, l.Link.Path} {
 		if owner := f.drivers[f.paths.DriverOf(path)]; f.driver == "" && owner != nil {
@@ -288,7 +294,8 @@ func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
 	return f
 }
 
-// ExplainEmpty says why a link leads to nothing; "" if it leads to a volume, a share or files.
+// ExplainEmpty says why a link leads to nothing; "" if the link leads to a volume, a share or
+// files.
 func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reason string, _ error) {
 	if l.Link.Kind != pathpolicy.LinkInside {
 		return "", nil
@@ -297,7 +304,8 @@ func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reas
 	return finder.paths.ExplainEmpty(ctx, finder.sys, l.Link.Path)
 }
 
-// LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
+// LinksToVolumeAmong returns the links that lead to a volume, among all links in the allowed
+// directories.
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
@@ -324,10 +332,10 @@ func unknownLinks(err error) error {
 	}
 }
 
-// leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
-// the way from all. It reads others only where the way leads through none of these: what is in another
-// volume or share is its pods' own, and no use of this one. A way through the own directories of a driver that weren't
-// searched is no use either.
+// leadsTo reports whether a link leads to a volume or into it. leadsTo takes the links and mount
+// points on the way from all. Further links are read only on a way without any of these: links
+// inside another volume or share belong to its pods, and are no use of this volume. A way through a
+// driver's unsearched directories is no use either.
 func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
 	for range MaxLinksFollowed {
 		switch l.Link.Kind {
