@@ -14,15 +14,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Names that Hyper-V's disks have: those on SCSI, and those on IDE of machines of generation 1.
+// Names of Hyper-V's disks: on SCSI, and on IDE on machines of generation 1.
 const (
 	hyperVVendor  = "Msft"
 	hyperVProduct = "Virtual Disk"
 	hyperVIDE     = "Virtual HD"
 )
 
-// LocationText returns the text in which Windows says where a disk is attached, "" if the disk doesn't know
-// the query. Of a disk of Hyper-V, which may be Azure's temporary disk, any other error is returned.
+// LocationText returns Windows' text for where a disk is attached, "" if the disk lacks the query.
+// For a disk of Hyper-V, possibly Azure's temporary disk, all other errors are returned.
 func (d *Disk) LocationText(ctx context.Context) (string, error) {
 	location, err := d.Location(ctx)
 	if err == nil || winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorInvalidParameter,
@@ -41,21 +41,21 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// IsAzureLocal reports whether a disk is attached as Azure's disk of Windows and its temporary disk are. text
-// is its location text. On machines of generation 1 these are on IDE, the temporary disk on its second
-// channel.
+// IsAzureLocal reports whether a disk is attached in the place of Azure's disk of Windows or
+// temporary disk. text is its location text. On machines of generation 1, both disks are on IDE,
+// the temporary disk on the second channel.
 //
-// Source: https://github.com/ansible-collections/community.windows/issues/622 has the text and the product
-// of a temporary disk of generation 1. [place.Place] has those of the others.
+// Source: https://github.com/ansible-collections/community.windows/issues/622 has the text and the
+// product of a temporary disk of generation 1. [place.Place] has the others.
 func IsAzureLocal(descriptor win.DeviceDescriptor, text string) bool {
 	location := place.Parse(text)
 	return location.IsAzureLocal() ||
 		isNamed(descriptor.ProductID, hyperVIDE) && location.Channel == "1" && location.Device == "0"
 }
 
-// IsAzureData reports whether a disk is known as a data disk of Azure: on SCSI by its controller or, if the
-// location text names none, by an adapter other than that of Windows' disk; on NVMe by the model. at is
-// its SCSI address. It may be nil if the disk has none, or if the text has a LUN.
+// IsAzureData reports whether a disk is known as a data disk of Azure: on SCSI by its controller
+// or, if the location text names none, by an adapter other than the adapter of Windows' disk; on
+// NVMe by the model. address may be nil if the disk has no SCSI address, or if the text has a LUN.
 func IsAzureData(descriptor win.DeviceDescriptor, text string, address *win.SCSIAddress) bool {
 	if descriptor.BusType == win.BusTypeNVMe {
 		if address == nil {

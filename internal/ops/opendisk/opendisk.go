@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package opendisk opens disks and keeps their identity. It verifies that a disk still is
-// the one that an operation began with. It also finds the volumes of a disk, and waits for
-// those that haven't arrived, and recognises by its signature what a raw disk or volume holds.
+// Package opendisk opens disks and remembers their identity. It verifies during an operation that
+// the disk is still the same. It also finds the volumes of a disk, waits for volumes to arrive, and
+// recognises the contents of a raw disk or volume by their signatures.
 package opendisk
 
 import (
@@ -21,25 +21,25 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Disk is an open disk. Windows may give the number of a disk that has left to another disk.
-// A handle stays with its disk: when the disk has left, calls on the handle fail. So an
-// operation opens its disk before it waits for anything, and makes all calls on this handle.
+// Disk is an open disk. When a disk leaves, Windows may give its number to another disk. A handle
+// stays with its disk: after the disk has left, calls on the handle fail. Operations therefore open
+// the disk before they wait for anything, and make all calls on the same handle.
 type Disk struct {
 	win.DeviceHandle
 	Number csiproxy.DiskNumber
-	// Hardware is what the disk said of itself when it was opened.
+	// Hardware is the disk's description of itself at the time of the open.
 	Hardware Hardware
 }
 
-// Hardware is what a disk's hardware says of itself, by which disks are told apart. Contents
-// and size aren't part of it, since they change. A virtual bus may refuse any query: then the
-// refusal is part of the identity.
+// Hardware is the self-description of a disk's hardware, and identifies the disk. Contents and size
+// are left out because they change. A virtual bus may refuse any query: then the refusal is part of
+// the identity.
 type Hardware struct {
 	Descriptor    win.DeviceDescriptor // bus, vendor, product and serial number
 	DescriptorErr error                // the disk's error instead of a descriptor
 
-	// Identifiers are those of page 83. A disk with a serial number, which tells it apart
-	// already, is asked for them only if a caller needs them.
+	// Identifiers are the identifiers of page 83. A disk with a serial number is already
+	// identified, and is asked for them only on demand.
 	Identifiers      []win.Identifier
 	IdentifiersErr   error // the disk's error instead of identifiers
 	IdentifiersAsked bool
@@ -47,8 +47,8 @@ type Hardware struct {
 
 func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.SerialNumber) != "" }
 
-// identity is the text by which disks are told apart: the descriptor and, if that has no serial
-// number, also the identifiers.
+// identity is the text that identifies a disk: the descriptor and, without a serial number, also
+// the identifiers.
 func (h Hardware) identity() string {
 	descriptor := h.Descriptor
 	descriptor.Revision = "" // that of the firmware, which may change while the disk is open
@@ -59,9 +59,9 @@ func (h Hardware) identity() string {
 	return s
 }
 
-// openTimeout is how long an open for writing is retried. Right after a disk's arrival Windows' own
-// drivers and services have it open, and it may not be ready yet. Microsoft's WSL retries for 5
-// seconds, too.
+// openTimeout is how long an open for writing is retried. Right after a disk's arrival, Windows'
+// own drivers and services have the disk open, and it may need time to get ready. Microsoft's WSL
+// also retries for 5 seconds.
 //
 // Source: https://github.com/microsoft/WSL, disk.cpp
 const (
@@ -69,9 +69,9 @@ const (
 	openInterval = 100 * time.Millisecond
 )
 
-// Open opens the disk n and notes its identity. If there is no such disk, the error is
-// csiproxy.ErrNotFound. If it is a container's scratch disk, and access is for more than queries, it is
-// csiproxy.ErrFailedPrecondition.
+// Open opens the disk n and records its identity. If there is no such disk, the error is
+// csiproxy.ErrNotFound. For a container's scratch disk, with access for more than queries, the
+// error is csiproxy.ErrFailedPrecondition.
 func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access) (*Disk, error) {
 	d, err := open(ctx, sys, n, access != win.AccessNone)
 	if err != nil || access == win.AccessNone {
@@ -89,7 +89,8 @@ func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 	return d.reopen(ctx, sys, access)
 }
 
-// open opens the disk n for queries and notes its identity. With retry, it repeats an open that Windows refuses for a moment.
+// open opens the disk n for queries and records its identity. With retry, open repeats an open that
+// Windows refuses for a moment.
 func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retry bool) (*Disk, error) {
 	h, err := openNumber(ctx, sys, n, win.AccessNone, retry)
 	if err != nil {
@@ -109,7 +110,7 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retr
 	return d, nil
 }
 
-// openNumber opens the disk that has the number n now.
+// openNumber opens the disk with the number n now.
 func openNumber(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (
 	h win.DeviceHandle, _ error) {
 	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
@@ -121,8 +122,8 @@ func openNumber(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber
 	return h, err
 }
 
-// askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
-// serial number. It returns an error if the disk doesn't have d.Number any more.
+// askIdentity queries the disk's hardware, with the identifiers if it has no serial number. If the
+// disk no longer has d.Number, askIdentity returns an error.
 func (d *Disk) askIdentity(ctx context.Context) (hardware Hardware, _ error) {
 	if err := d.checkNumber(ctx); err != nil {
 		return hardware, err
@@ -150,19 +151,19 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 	return nil
 }
 
-// ErrChanged is the error of an operation that finds another disk, or other contents, than when
-// it decided what to do.
+// ErrChanged is the error of an operation that finds another disk, or different contents, after its
+// decision.
 func ErrChanged(how string) error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
 }
 
-// AskHardware asks a device for its hardware, without the identifiers.
+// AskHardware queries a device's hardware, without the identifiers.
 func AskHardware(ctx context.Context, h win.DeviceHandle) (hardware Hardware, _ error) {
 	hardware.Descriptor, hardware.DescriptorErr = h.Descriptor(ctx)
 	return hardware, answered(hardware.DescriptorErr)
 }
 
-// AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
+// AskIdentifiers queries the disk's identifiers, once.
 func (said *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle) error {
 	if said.IdentifiersAsked {
 		return nil
@@ -172,7 +173,7 @@ func (said *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle) er
 	return answered(said.IdentifiersErr)
 }
 
-// answered returns nil if err is an answer of the disk that refuses the query, and err otherwise.
+// answered returns nil if err is the disk's refusal of a query, and err otherwise.
 func answered(err error) error {
 	if winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) || !errors.As(err, new(winerr.Errno)) {
 		return err
@@ -180,10 +181,10 @@ func answered(err error) error {
 	return nil
 }
 
-// Verify returns an error unless the disk is still in the node, under its number and with
-// its identity. If it is, all that Windows has said of the number since Open was about this
-// disk. The identity is compared in case a handle can come to lead to another disk: the
-// documentation doesn't say whether that happens.
+// Verify returns an error unless the disk is still in the node, under its number and with its
+// identity. After success, all answers of Windows about the number since Open were about this disk.
+// Verify also compares the identity: whether a handle can come to lead to another disk is
+// undocumented.
 func (d *Disk) Verify(ctx context.Context) error {
 	identity, err := d.askIdentity(ctx)
 	if err != nil {
@@ -192,7 +193,7 @@ func (d *Disk) Verify(ctx context.Context) error {
 	return d.checkIdentity(identity)
 }
 
-// checkIdentity returns an error unless hardware is that of the disk d.
+// checkIdentity returns an error unless hardware matches the disk d.
 func (d *Disk) checkIdentity(hardware Hardware) error {
 	if hardware.identity() != d.Hardware.identity() {
 		return ErrAnother("it has another identity", hardware)
@@ -200,7 +201,7 @@ func (d *Disk) checkIdentity(hardware Hardware) error {
 	return nil
 }
 
-// hasLeft returns err, and says so if it means that the disk has left.
+// hasLeft returns err, with a detail if err means the disk has left.
 func hasLeft(err error) error {
 	if !winerr.IsGone(err) {
 		return err
@@ -208,8 +209,8 @@ func hasLeft(err error) error {
 	return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 }
 
-// ErrAnother is ErrChanged for a disk whose hardware, now, isn't what it was. That may be an
-// error instead of an answer.
+// ErrAnother is ErrChanged for a disk with a changed identity. current may hold an error instead of
+// an answer.
 func ErrAnother(how string, current Hardware) error {
 	if refused := cmp.Or(current.DescriptorErr, current.IdentifiersErr); refused != nil {
 		how = fmt.Sprintf("it no longer says which one it is: %v", refused)
@@ -217,9 +218,9 @@ func ErrAnother(how string, current Hardware) error {
 	return ErrChanged(how)
 }
 
-// reopen opens the same disk once more, and repeats that as Open does for writing. The new handle isn't asked for the disk's
-// identity: d still has the number when the new handle is open, so both lead to one disk, and Verify compares the new
-// handle's own answers before each change.
+// reopen opens the same disk once more, with the retries of Open for writing. reopen skips the
+// identity of the new handle: d still has the number once the new handle is open, both lead to the
+// same disk, and Verify compares the new handle's own answers before each change.
 func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
 	h, err := openNumber(ctx, sys, d.Number, access, true)
 	if err != nil {
@@ -238,8 +239,8 @@ func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 	return &Disk{h, d.Number, d.Hardware}, nil
 }
 
-// VerifyLayout returns an error unless the disk has the partition table that a decision was
-// based on.
+// VerifyLayout returns an error unless the disk's partition table still equals decided, the basis
+// of a decision.
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
 	layout, err := d.Layout(ctx)
 	if err == nil && !slices.Equal(layout.Encode(), decided.Encode()) {

@@ -10,19 +10,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// scratchFile is the name of the file that a container's changes are in. Windows' container service
-// gives it this name, so no container runtime can choose another.
+// scratchFile is the name of the file with a container's changes. Windows' container service
+// chooses the name, and container runtimes cannot change it.
 //
 // Source: https://github.com/microsoft/hcsshim/pull/242
 const scratchFile = `\sandbox.vhdx`
 
-// IsScratch reports whether a disk is the scratch disk of a container, which Windows Server 2019 shows
-// as a disk of the node: a file that is attached as a disk, and whose location text is the path of a
-// sandbox.vhdx. Windows and the container runtime use it alone. While somebody has it open, the
-// runtime may fail to remove its file. A VHDX with another name, such as an administrator's, is a disk
-// like any other. A disk that refuses the queries isn't known as a scratch disk.
+// IsScratch reports whether a disk is the scratch disk of a container. Windows Server 2019 shows a
+// scratch disk as a disk of the node: a file attached as a disk, with the path of a sandbox.vhdx as
+// location text. Only Windows and the container runtime use a scratch disk. While anybody has the
+// disk open, the runtime may fail to remove the file. A VHDX with another name, such as an
+// administrator's, is an ordinary disk. A disk that refuses the queries does not count as a scratch
+// disk.
 //
-// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038 shows such location texts.
+// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038 shows location texts of
+// scratch disks.
 func IsScratch(ctx context.Context, h win.DeviceHandle, descriptor win.DeviceDescriptor) (bool, error) {
 	if descriptor.BusType != win.BusTypeFileBackedVirtual {
 		return false, nil

@@ -19,9 +19,10 @@ type Reader interface {
 	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
 }
 
-// runs are what is read of a medium; an offset below 0 counts from the end. The head covers most
-// signatures: two ZFS labels of 256 KiB each, LUKS' header at 512 KiB, and where a first partition begins, at 1 MiB. The tail
-// covers all that count from the end. One long read takes less time than several short ones.
+// runs are the parts of a medium to read; an offset below 0 counts from the end. The head covers
+// most signatures: two ZFS labels of 256 KiB each, LUKS' header at 512 KiB, and the usual beginning
+// of a first partition, at 1 MiB. The tail covers all signatures that count from the end. One long
+// read takes less time than several short ones.
 var runs = []run{
 	{offset: 0, length: 1*mib + 4*kib},
 	{offset: 2 * mib, length: 4 * kib},
@@ -31,13 +32,13 @@ var runs = []run{
 
 type run struct{ offset, length int64 }
 
-// Recognise says what the size bytes of r hold, in words that complete "it
-// holds …"; "" if it knows none of it. The medium is read in multiples of
-// sectorSize.
+// Recognise describes what the size bytes of r hold, in words that complete "it holds …"; "" for
+// unknown contents. The medium is read in multiples of sectorSize.
 //
-// It knows the signatures of known formats, so that nothing is written over data of another system. Random
-// leftovers on a recycled disk aren't a reason to refuse it. A BitLocker volume whose boot sector is gone stays
-// unknown: the other copies of BitLocker's metadata have no fixed offset.
+// Recognise knows the signatures of known formats and protects the data of other systems from being
+// overwritten. Random leftovers on a recycled disk are no reason to refuse the disk. A BitLocker
+// volume without its boot sector stays unknown: the other copies of BitLocker's metadata have no
+// fixed offset.
 func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
 	m, err := read(ctx, r, size, sectorSize, runs)
 	if err != nil {
@@ -47,8 +48,8 @@ func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (st
 	return m.recognise(), nil
 }
 
-// IsBlank reports whether there are only zeros where the partition tables of a disk lie: in its first
-// sectors and in its last ones. A GPT takes 34 sectors at the start, and 33 at the end.
+// IsBlank reports whether there are only zeros in the places of a disk's partition tables: in its
+// first and last sectors. A GPT takes 34 sectors at the start, and 33 at the end.
 func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool, error) {
 	table := 34 * int64(sectorSize)
 	m, err := read(ctx, r, size, sectorSize, []run{{0, table}, {-table, table}})
@@ -63,15 +64,15 @@ func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool
 	return blank, nil
 }
 
-// contents are what has been read of a medium, until release.
+// contents are the parts of a medium that were read, until release.
 type contents struct {
 	size, sector int64
 	parts        []part
 	buffer       *[]byte // has the bytes of all parts
 }
 
-// buffers are those of released contents: each read of a whole medium takes nearly 3 MB, and a node that comes back
-// stages many disks at once.
+// buffers are the buffers of released contents: each read of a whole medium takes nearly 3 MB, and
+// a node that comes back stages many disks at once.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (m contents) release() { buffers.Put(m.buffer) }
@@ -81,8 +82,8 @@ type part struct {
 	b []byte
 }
 
-// read reads runs of a medium, widened to whole sectors. If it returns no error, the caller releases the contents. A read
-// that failed may still be under way in Windows, so its buffer isn't used again.
+// read reads runs of a medium, widened to whole sectors. After success, the caller releases the
+// contents. A failed read may still be under way in Windows, and read abandons its buffer.
 func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []run) (m contents, _ error) {
 	if sectorSize == 0 || size < 0 {
 		return m, fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
@@ -103,7 +104,7 @@ func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []r
 	return m, nil
 }
 
-// allot makes a part of each run that the medium has, and returns the buffer for all of them.
+// allot makes a part for each run within the medium, and returns a buffer for all parts.
 func (m *contents) allot(runs []run) []byte {
 	total := int64(0)
 	for _, r := range runs {
@@ -122,7 +123,7 @@ func (m *contents) allot(runs []run) []byte {
 	return (*m.buffer)[:total]
 }
 
-// at returns what is at an offset, as far as it has been read on from there.
+// at returns the bytes from an offset on, up to the end of the part with the longest rest.
 func (m contents) at(offset int64) []byte {
 	var longest []byte
 	for _, p := range m.parts {
@@ -133,7 +134,7 @@ func (m contents) at(offset int64) []byte {
 	return longest
 }
 
-// from returns b from an offset on; nothing if b doesn't reach so far.
+// from returns b from an offset on; nil if the offset is outside b.
 func from(b []byte, offset int64) []byte {
 	if offset < 0 || offset > int64(len(b)) {
 		return nil
@@ -155,7 +156,7 @@ func (m contents) recognise() string {
 	return ""
 }
 
-// has reports whether the medium has a signature, of whose offsets those below 0 count from end.
+// has reports whether the medium has a signature. Offsets below 0 count from end.
 func (m contents) has(s signature, end int64) bool {
 	return slices.ContainsFunc(s.offsets, func(offset int64) bool {
 		if offset < 0 {
@@ -171,23 +172,24 @@ func (s signature) found(b []byte) bool {
 		(s.check == nil || s.check(b))
 }
 
-// bootSectors are the places where a first partition usually begins: from 1 MiB on by
-// today's tools; behind Microsoft's reserved partition of 16 MiB, or of 32 MiB, or of
-// 128 MiB behind 1 MiB, by Windows'.
+// bootSectors are the usual places of a first partition: from 1 MiB on by today's tools; behind
+// Microsoft's reserved partition of 16 MiB, of 32 MiB, or of 128 MiB behind 1 MiB, by Windows'
+// tools.
 var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
 
-// Contents is what a whole disk holds.
+// Contents describes what a whole disk holds.
 type Contents struct {
-	// Recognised is like the result of the function Recognise, for a disk that has no partition table which Windows
-	// reads. It also names what is left of a disk whose table is damaged, with its sector: a header of a GPT, or a file
-	// system where a first partition usually begins.
+	// Recognised is like the result of the function Recognise, for a disk without a partition table
+	// readable to Windows. It also names the remains of a disk with a damaged table, with their
+	// sector: a header of a GPT, or a file system in the usual place of a first partition.
 	Recognised string
-	// HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
-	// volumes, with an extended one, or with the one that protects a GPT. Windows may hide the table of an offline disk.
+	// HasTable reports whether the first sector is a master boot record with a relevant partition:
+	// a partition for which Windows makes volumes, an extended partition, or the protective
+	// partition of a GPT. Windows may hide the table of an offline disk.
 	HasTable bool
 }
 
-// ReadContents reads a disk in multiples of sectorSize, and says what it holds.
+// ReadContents reads a disk in multiples of sectorSize, and describes its contents.
 func ReadContents(ctx context.Context, r Reader, size int64, sectorSize uint32) (Contents, error) {
 	all := slices.Clone(runs)
 	for _, offset := range bootSectors[1:] { // runs have the first
@@ -205,8 +207,8 @@ func (m contents) recogniseDisk() string {
 	if found := m.recognise(); found != "" {
 		return found
 	}
-	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
-	// and the other way rounm. Its copy is in the last sector.
+	// A GPT may have been copied from a disk with sectors of 512 bytes to a disk with 4096, or the
+	// other way round. The GPT's own copy is in the last sector.
 	for _, offset := range []int64{512, 4096, m.size - 512, m.size - 4096} {
 		if bytes.HasPrefix(m.at(offset), []byte("EFI PART")) {
 			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)",
@@ -218,7 +220,7 @@ func (m contents) recogniseDisk() string {
 			return fmt.Sprintf("%s (sector %d)", found, offset/m.sector)
 		}
 	}
-	// Windows may say of an MBR without a signature and without partitions what it says of a blank disk.
+	// Windows may report an MBR without a signature and without partitions like a blank disk.
 	if endsAsBootSector(m.at(0)) {
 		return "a master boot record without partitions"
 	}
@@ -245,8 +247,8 @@ func (m contents) hasTable() bool {
 
 func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA }
 
-// bootSector names the file system that the first sector of a partition is of. The short
-// names of FAT count only if the sector ends as boot sectors do.
+// bootSector names the file system of a partition, given the partition's first sector. The short
+// names of FAT count only if the sector ends like a boot sector.
 func bootSector(b []byte) string {
 	ended := endsAsBootSector(b)
 	for _, s := range signatures {

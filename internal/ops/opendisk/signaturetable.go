@@ -8,14 +8,14 @@ import (
 	"encoding/binary"
 )
 
-// signature is what a format writes at known places of a medium: one of some runs of bytes, at one
-// of some offsets. An offset below 0 counts from the end.
+// signature is how to recognise a format: one of magics at one of offsets. An offset below 0 counts
+// from the end.
 type signature struct {
 	name    string
 	magics  magics
 	offsets offsets
-	// check, if given, gets what was read from the offset on. Magics of fewer than four bytes
-	// need one, for chance brings them about.
+	// check, if given, gets the bytes from the offset on. Magics of fewer than four bytes need a
+	// check, since they also occur by chance.
 	check func(b []byte) bool
 }
 
@@ -24,7 +24,7 @@ type (
 	offsets []int64
 )
 
-// Where a boot sector has the name of its file system.
+// Offsets of the file system's name in a boot sector.
 const (
 	nameOffset  = 3
 	fat16Offset = 54
@@ -36,11 +36,11 @@ const (
 	mib = 1 << 20
 )
 
-// The places and values are those that util-linux' libblkid 2.43 knows, but for tables that Windows
-// reads itself (MBR, GPT) and file systems of zoned disks. Each is of the format's own
+// The places and values are the same as in util-linux' libblkid 2.43, except tables that Windows
+// reads itself (MBR, GPT) and file systems of zoned disks. Each comes from the format's own
 // documentation or header: the kernel's (fs/*/ and include/uapi/linux/*_fs.h, drivers/md/), the
 // tools' of LVM, LUKS, DRBD, Stratis, Ceph and OpenZFS, SNIA's of DDF, ECMA-119 (ISO 9660) and
-// ECMA-167 (UDF), Apple's of HFS+ and APFS. The first that fits counts.
+// ECMA-167 (UDF), Apple's of HFS+ and APFS. The first match counts.
 var signatures = []signature{
 	// File systems. Ext's superblock lies at 1024.
 	{"an ext2, ext3 or ext4 file system", magics{""}, offsets{1024}, isExt},
@@ -51,7 +51,7 @@ var signatures = []signature{
 	{"an EROFS file system", magics{"\xe2\xe1\xf5\xe0"}, offsets{1024}, nil},
 	{"a SquashFS file system", magics{"hsqs", "sqsh"}, offsets{0}, nil},
 	{"a JFS file system", magics{"JFS1"}, offsets{32 * kib}, nil},
-	// The revision, 2.0, stands before NILFS2's own magic.
+	// The revision, 2.0, comes before NILFS2's own magic.
 	{"a NILFS2 file system", magics{"\x02\x00\x00\x00\x00\x00\x34\x34"}, offsets{1024, -4096}, nil},
 	{"a ReiserFS file system", magics{"ReIsErFs", "ReIsEr2Fs", "ReIsEr3Fs"},
 		offsets{8*kib + 0x34, 64*kib + 0x34, 8*kib + 20}, nil},
@@ -86,14 +86,14 @@ var signatures = []signature{
 	{"a zonefs file system", magics{"SFOZ"}, offsets{0}, nil},
 	{"a UBIFS file system", magics{"\x31\x18\x10\x06"}, offsets{0}, nil},
 	{"a UBI medium", magics{"UBI#"}, offsets{0}, nil},
-	// A type stands before the names of the descriptors of ISO 9660 and UDF, 1 byte or, of High
+	// A type comes before the names of the descriptors of ISO 9660 and UDF, 1 byte or, in High
 	// Sierra, 9.
 	{"an ISO 9660 file system", magics{"CD001"}, offsets{32*kib + 1}, nil},
 	{"a High Sierra file system", magics{"CDROM"}, offsets{32*kib + 9}, nil},
 	{"a UDF file system", magics{"BEA01", "NSR02", "NSR03", "BOOT2", "CDW02", "TEA01"}, offsets{32*kib + 1}, nil},
 	{"a Minix file system", magics{""}, offsets{1024}, isMinix},
 
-	// What file systems and volumes are made of.
+	// Building blocks of file systems and volumes.
 	{"a LUKS encrypted volume", magics{"LUKS\xba\xbe"}, offsets{0}, nil},
 	{"a LUKS encrypted volume (second header)", magics{"SKUL\xba\xbe"}, offsets{
 		16 * kib, 32 * kib, 64 * kib, 128 * kib, 256 * kib, 512 * kib, 1 * mib, 2 * mib, 4 * mib}, nil},
@@ -110,19 +110,20 @@ var signatures = []signature{
 	{"an Oracle ASM disk", magics{"ORCLDISK"}, offsets{32}, nil},
 	{"a DRBD control volume", magics{"$DRBDmgr=q"}, offsets{0}, nil},
 	{"a log of DRBD Proxy", magics{"DRBDdlh*"}, offsets{0}, nil},
-	// A ZFS label has its first uberblock at 128 KiB; the uberblocks that a pool has written are
-	// anywhere in the 128 KiB after it. Its list of properties, at 16 KiB, begins with the version.
+	// A ZFS label has its first uberblock at 128 KiB; the written uberblocks of a pool are anywhere
+	// in the 128 KiB after it. The label's list of properties, at 16 KiB, begins with the version.
 	{"a ZFS pool member", magics{""}, offsets{128 * kib}, isZFS},
 	{"a ZFS pool member (second label)", magics{""}, offsets{384 * kib}, isZFS},
 	{"a ZFS pool member", zfsProperties, offsets{16*kib + 20, 272*kib + 20}, nil},
 	// MD RAID 1.1 lies at 0, 1.2 at 4096.
 	{"a Linux MD RAID member", mdMagics, offsets{0, 4096}, nil},
-	// The signature of swap space, or of what hibernates in it, ends the first page, whatever its size was.
+	// The signature of swap space, or of a hibernation image in it, ends the first page of any
+	// size.
 	{"Linux swap space", magics{"SWAPSPACE2", "SWAP-SPACE", "S1SUSPEND", "S2SUSPEND", "ULSUSPEND", "LINHIB0001"},
 		offsets{4*kib - 10, 8*kib - 10, 16*kib - 10, 32*kib - 10, 64*kib - 10}, nil},
 	{"Linux swap space", magics{"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"}, offsets{0}, nil},
 
-	// What RAID controllers write, most of it into the last sectors.
+	// Formats of RAID controllers, mostly in the last sectors.
 	{"a DDF RAID member", magics{"\xde\x11\xde\x11"}, offsets{-512, -257 * 512}, nil},
 	{"an Intel RAID member", magics{"Intel Raid ISM Cfg Sig. "}, offsets{-2 * 512, -2 * 4096}, nil},
 	{"an Adaptec RAID member", magics{"\x37\xfc\x4d\x1e"}, offsets{-512}, nil},
@@ -136,7 +137,7 @@ var signatures = []signature{
 	{"a Silicon Image RAID member", magics{""}, offsets{-512}, isSilicon},
 	{"a VIA RAID member", magics{"\x55\xaa"}, offsets{-512}, isVIA},
 
-	// Partition tables that Windows doesn't read.
+	// Partition tables unknown to Windows.
 	{"a BSD disk label", magics{"\x57\x45\x56\x82"}, offsets{64, 128, 512}, nil},
 	{"a Solaris disk label", magics{"\xee\xde\x0d\x60"}, offsets{512 + 12}, nil},
 	{"a Sun disk label", magics{""}, offsets{0}, isSun},
@@ -150,7 +151,7 @@ var signatures = []signature{
 	{"a DASD label", magics{"\xd3\xd5\xe7\xf1", "\xc3\xd4\xe2\xf1"}, offsets{1024, 2048, 4096, 8192}, nil},
 	{"an Atari partition table", magics{""}, offsets{0}, isAtari},
 
-	// Windows' own. NTFS and ReFS keep a copy of the boot sector in the last one of the volume.
+	// Windows' own. NTFS and ReFS keep a copy of the boot sector in the last sector of the volume.
 	{"an NTFS file system", magics{"NTFS    "}, offsets{nameOffset}, nil},
 	{"a ReFS file system", magics{"ReFS\x00\x00\x00\x00"}, offsets{nameOffset}, nil},
 	{"a BitLocker encrypted volume", magics{"-FVE-FS-"}, offsets{nameOffset}, nil},
@@ -188,7 +189,7 @@ func isExt(b []byte) bool {
 	return len(b) >= 0x50 && le.Uint16(b[0x38:]) == 0xEF53 && le.Uint32(b[0x4C:]) <= 1 && le.Uint32(b[0x18:]) <= 6
 }
 
-// isXFSLog searches for the header of a record, which is in some sector of the first 256 KiB.
+// isXFSLog searches for the header of a record, in any sector of the first 256 KiB.
 func isXFSLog(b []byte) bool {
 	for ; len(b) >= 512; b = b[512:] {
 		version, format := be.Uint32(b[8:]), be.Uint32(b[300:])
@@ -204,8 +205,8 @@ func isHFS(b []byte) bool {
 	return len(b) >= 24 && be.Uint32(b[20:]) > 0 && be.Uint32(b[20:])%512 == 0
 }
 
-// isMinix checks that the map of inodes has room for them, and the size of zones, which is always
-// that of blocks. Numbers are of the byte order that the magic has.
+// isMinix checks that the map of inodes has room for them, and the size of zones, always equal to
+// the size of blocks. Numbers have the byte order of the magic.
 func isMinix(b []byte) bool {
 	if len(b) < 32 {
 		return false
@@ -232,8 +233,8 @@ func isFileVault(b []byte) bool { return len(b) >= 82 && string(b[80:82]) == "CS
 // isLVM checks the type of the label, at 24 bytes into its sector.
 func isLVM(b []byte) bool { return len(b) >= 32 && bytes.HasPrefix(b[24:], []byte("LVM2 001")) }
 
-// isZFS searches an array of 128 uberblocks, in either byte order. The magic is 64 bits wide
-// and stands only at starts of uberblocks (at least 1 KiB apart).
+// isZFS searches an array of 128 uberblocks, in either byte order. The magic is 64 bits wide and
+// occurs only at starts of uberblocks (at least 1 KiB apart).
 func isZFS(b []byte) bool {
 	const magic, span, step = 0x00bab10c, 128 << 10, 1 << 10
 	for i := 0; i+8 <= min(len(b), span); i += step {
@@ -270,7 +271,8 @@ func isVIA(b []byte) bool {
 	return s == b[50]
 }
 
-// isSun checks that all words together, by exclusive or, are 0, as the label's last makes them.
+// isSun checks that the exclusive or of all words is 0: the label's last word is chosen
+// accordingly.
 func isSun(b []byte) bool {
 	if len(b) < 512 || be.Uint16(b[508:]) != 0xDABE {
 		return false
@@ -292,7 +294,7 @@ func isAppleMap(b []byte) bool {
 	return size >= 512 && (bytes.HasPrefix(entry, []byte("PM")) || bytes.HasPrefix(entry, []byte("TS")))
 }
 
-// isAtari searches for an entry of a known type that lies on the disk: this table has no magic.
+// isAtari searches for an entry of a known type within the disk: an Atari table has no magic.
 func isAtari(b []byte) bool {
 	if len(b) < 512 {
 		return false
@@ -309,7 +311,7 @@ func isAtari(b []byte) bool {
 	return false
 }
 
-// isFAT checks the description of a file system that doesn't give its name.
+// isFAT checks the parameters of a FAT file system without a name.
 func isFAT(b []byte) bool {
 	power := func(n uint16) bool { return n > 0 && n&(n-1) == 0 }
 	return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA &&

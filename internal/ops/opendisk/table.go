@@ -12,14 +12,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Layout returns the partition table of the disk. If it has none, the style is win.StyleRAW, in
-// whichever way Windows says so.
+// Layout returns the partition table of the disk. If there is none, the style is win.StyleRAW,
+// regardless of how Windows reports a missing table.
 //
-// Microsoft documents that style. In the event that Windows 10 wrote for a blank disk, the table is an
-// MBR without a signature and without partitions, and so it is in rufus' logs of disks that it has just
-// erased (pbatard/rufus#301). A driver may also refuse the query as one that it doesn't know. That says
-// nothing of what is on the disk, so then the sectors where a table would lie must be blank, too. After
-// any other error it isn't known whether the disk has a table.
+// Microsoft documents win.StyleRAW. In the event log of Windows 10, a blank disk has an MBR without
+// a signature and without partitions, and the same appears in rufus' logs of freshly erased disks
+// (pbatard/rufus#301). A driver may also refuse the query as unknown. The refusal proves nothing
+// about the disk's contents, and the sectors of a possible table must also be blank. After any
+// other error, whether the disk has a table is unknown.
 //
 // Source: https://github.com/EricZimmerman/evtx, evtx/Maps,
 // Microsoft-Windows-Partition-Diagnostic_Microsoft-Windows-Partition_1006.map
@@ -41,7 +41,7 @@ func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
 	return layout, err
 }
 
-// hasTable reports whether what Windows returned is a partition table.
+// hasTable reports whether Windows' answer is a partition table.
 func hasTable(l *win.DriveLayout) bool {
 	switch l.Style {
 	case win.StyleRAW:
@@ -60,7 +60,7 @@ func hasTable(l *win.DriveLayout) bool {
 	return true
 }
 
-// isBlank reports whether there are only zeros where the disk's partition tables would lie.
+// isBlank reports whether there are only zeros in the places of the disk's partition tables.
 func (d *Disk) isBlank(ctx context.Context) (bool, error) {
 	geometry, err := d.Geometry(ctx)
 	if err != nil {

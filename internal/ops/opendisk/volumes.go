@@ -15,40 +15,40 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Windows has the Windows calls that find the volumes of a disk.
+// Windows has the Windows calls to find the volumes of a disk.
 type Windows interface {
 	win.DeviceOpener
 	win.Notices
 	win.VolumeNames
 }
 
-// HasNothingToFlush reports whether err, of a flush, says that nothing is kept back from the disk: the
-// volume is write-protected, or Windows doesn't know the request. Drivers that keep nothing in a cache
-// needn't handle it. Windows has such a driver for a volume that is raw, or whose file system is too
-// damaged to be mounted, and that must be unmounted, too.
+// HasNothingToFlush reports whether err, from a flush, means there is no unwritten data: the volume
+// is write-protected, or Windows lacks the request. Drivers without a cache may leave the request
+// out. Windows has such a driver for a raw volume, and for a volume whose file system is too
+// damaged to be mounted; unmounting must work for these volumes too.
 //
-// Windows says that a volume is write-protected here or, since a flush needs the right to write, where the
-// volume is opened for it.
+// Windows reports write protection here or, since a flush needs the right to write, at the open of
+// the volume for writing.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/kernel/dispatchflushbuffers-routines
 func HasNothingToFlush(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorWriteProtect, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported)
 }
 
-// Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
-// that they lie on.
+// Volumes are names of volumes, \\?\Volume{guid}\, by the number of their partition.
 type Volumes map[uint32]string
 
-// AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time
-// after their partitions, so as long as one is missing, it waits, at most for timeout. If one
-// is missing then, the error is csiproxy.ErrUnavailable. If timeout is 0, AwaitVolumes doesn't
-// wait, and returns the volumes that are there; the error is csiproxy.ErrUnavailable only if one is missing and a volume of
-// the node doesn't answer, which may be that one.
+// AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time after
+// their partitions, and AwaitVolumes waits for missing volumes, at most for timeout. If a volume is
+// still missing, the error is csiproxy.ErrUnavailable.
 //
-// Before each check it calls keep, which may be nil. An error of keep ends the wait.
+// If timeout is 0, AwaitVolumes returns the present volumes without waiting. The error is then
+// csiproxy.ErrUnavailable only if a volume is missing and a volume of the node fails to answer:
+// both may be the same volume.
 //
-// The check finds volumes by the number of the disk, and then verifies that the disk still
-// has that number.
+// Before each check AwaitVolumes calls keep, if keep is non-nil. An error of keep ends the wait.
+//
+// The check finds volumes by the number of the disk, and then verifies the number of the disk.
 func (d *Disk) AwaitVolumes(
 	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, keep func() error,
 ) (Volumes, error) {
@@ -77,7 +77,8 @@ func (d *Disk) AwaitVolumes(
 				return false, err
 			}
 		}
-		// Where keep checks the disk's state each time, that it is the same disk is verified once, at the end.
+		// Where keep checks the disk's state each time, a single verification of the disk at the
+		// end is enough.
 		if len(found) < len(partitions) && keep != nil {
 			return false, nil
 		}
@@ -101,14 +102,15 @@ func (d *Disk) AwaitVolumes(
 	return found, nil
 }
 
-// withNotices is the interval between two checks if Windows gives notices. It may be long, since most
-// volumes come with a notice, which brings a check at once.
+// withNotices is the interval between two checks if Windows sends notices. A long interval is
+// enough: most volumes come with a notice, which triggers a check at once.
 const withNotices = 250 * time.Millisecond
 
-// await calls check until it returns true, and then returns true. If that takes longer than timeout, it
-// returns false. It calls check when Windows says that the volumes of the disk are ready, at each notice of Windows that a
-// volume arrived or left, and also at intervals: several changes may give one notice, some changes give none, a volume may
-// need a moment after its notice, and Windows may refuse to tell.
+// await calls check until check returns true, and then returns true. After timeout, await returns
+// false. It calls check when Windows reports the volumes of the disk ready, at each notice of
+// Windows about a volume that arrived or left, and also at intervals: several changes may give one
+// notice, some changes give none, a volume may need a moment after its notice, and Windows may
+// refuse to tell.
 func (d *Disk) await(ctx context.Context, sys Windows, timeout time.Duration, check func() (bool, error)) (bool, error) {
 	ready := make(chan struct{})
 	polling := operation.Polling{Timeout: timeout, Ready: ready}
@@ -147,12 +149,13 @@ func (d *Disk) await(ctx context.Context, sys Windows, timeout time.Duration, ch
 	})
 }
 
-// cancelTimeout is how long await waits for the end of a cancelled call that waits for volumes. It isn't documented whether Windows
-// can cancel that. The call ends on its own then.
+// cancelTimeout is how long await waits for the end of a cancelled call. Whether Windows can cancel
+// a wait for volumes is undocumented. After cancelTimeout, the call ends on its own.
 const cancelTimeout = time.Second
 
-// awaitReady waits until Windows says that all volumes of the disk are ready. It does so on a handle of its own, since the
-// disk's own makes one call at a time. If the disk's number leads to another disk meanwhile, check is called too early.
+// awaitReady waits until Windows reports all volumes of the disk ready. It opens its own handle,
+// since the disk's handle makes one call at a time. If the disk's number leads to another disk
+// meanwhile, check is called too early.
 func (d *Disk) awaitReady(ctx context.Context, sys Windows) error {
 	ctx, _ = operation.WithTracker(ctx) // nothing waits for this call
 	h, err := win.OpenDevice(ctx, sys, win.PhysicalDrive(d.Number), win.GenericRead)
@@ -163,9 +166,9 @@ func (d *Disk) awaitReady(ctx context.Context, sys Windows) error {
 	return h.AwaitVolumesReady(ctx)
 }
 
-// volumesOfPartitions queries the volume of each partition by the partition's device: one
-// call for each, however many volumes the node has. searchVolumes, which needs documented calls only, makes
-// 603 of them where this makes one on a node with 300 volumes, and each operation on a disk asks for its
+// volumesOfPartitions queries the volume of each partition by the partition's device: one call for
+// each, however many volumes the node has. searchVolumes needs only documented calls, but makes 603
+// calls for one here on a node with 300 volumes, and each operation on a disk needs the disk's
 // volumes.
 func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
@@ -182,8 +185,9 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 	return found, nil
 }
 
-// VolumeOfPartition returns the name of a partition's volume. A volume without a GUID name counts as one that has yet to
-// arrive: for such a volume, ReactOS means to answer with the name of its device, and fails with ErrorInvalidParameter.
+// VolumeOfPartition returns the name of a partition's volume. A volume without a GUID name counts
+// as yet to arrive: for such a volume, ReactOS means to answer with the name of its device, and
+// fails with ErrorInvalidParameter.
 //
 // Source: ReactOS 2e91c4a8, dll/win32/kernel32/client/file/mntpoint.c, GetVolumeNameForRoot
 func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.DiskNumber, partition uint32) (string, error) {
@@ -197,12 +201,13 @@ func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.Disk
 	return name, nil
 }
 
-// searchVolumes finds the volumes of partitions among all volumes of the node. It is a
-// fallback in case Windows doesn't answer volumesOfPartitions, whose query isn't
-// documented. It is made rarely, since it opens all volumes.
+// searchVolumes finds the volumes of partitions among all volumes of the node. It is a fallback for
+// volumesOfPartitions, whose query is undocumented and may fail. Searches are rare because they
+// open all volumes.
 //
-// A volume of another disk may hang. So all are asked at the same time, and those that are silent for timeout are left out.
-// allAnswered is false if one of them may be a volume that is missing from found.
+// A volume of another disk may hang. searchVolumes queries all volumes at the same time, and leaves
+// out volumes that are silent for timeout. allAnswered is false if a silent volume may be missing
+// from found.
 func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32, timeout time.Duration) (
 	found Volumes, allAnswered bool, _ error) {
 	names, err := sys.FindVolumes(ctx)
@@ -222,7 +227,8 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 		if len(found) == len(partitions) {
 			return found, true, nil
 		}
-		// Windows refuses the query for a CD drive, a volume on several disks, and a disk that has left.
+		// Windows refuses the query for a CD drive, a volume on several disks, and a disk that has
+		// left.
 		if err == nil || errors.As(err, new(winerr.Errno)) {
 			answers++
 		}
@@ -230,9 +236,9 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 	return found, answers == len(names), ctx.Err()
 }
 
-// firstSearch is the time to the first search, and from that to the second; the interval then doubles.
-// It is long, since a search opens all volumes of the node, and most volumes arrive before. If the
-// timeout is 0, the first search is made at once.
+// firstSearch is the time to the first search, and from there to the second; the interval then
+// doubles. The interval is long because a search opens all volumes of the node, and most volumes
+// arrive before. If the timeout is 0, the first search starts at once.
 const firstSearch = time.Second
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
@@ -244,8 +250,8 @@ func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.D
 	return h.Number(ctx)
 }
 
-// DataPartitions returns the numbers of the partitions in a table that have a
-// volume for users: see IsDataPartition.
+// DataPartitions returns the numbers of the partitions with a volume for users: see
+// IsDataPartition.
 func DataPartitions(l *win.DriveLayout) []uint32 {
 	var numbers []uint32
 	for _, p := range l.Partitions {
@@ -256,8 +262,8 @@ func DataPartitions(l *win.DriveLayout) []uint32 {
 	return numbers
 }
 
-// IsDataPartition reports whether a partition has a volume for users: on a GPT disk one of basic
-// data that isn't hidden, on an MBR disk one of a type for which Windows makes a volume.
+// IsDataPartition reports whether a partition has a volume for users: on a GPT disk a visible
+// partition of basic data, on an MBR disk a partition of a type for which Windows makes a volume.
 func IsDataPartition(p win.Partition) bool {
 	switch p.Style {
 	case win.StyleGPT:

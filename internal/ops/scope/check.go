@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// The fields of a driver, as the file of drivers names them.
+// Field names in the file of drivers.
 const (
 	FieldName     = "name"
 	FieldDisks    = "disks"
@@ -33,17 +33,17 @@ type Place struct {
 	Index  int // in the field, unless that is the name
 }
 
-// Problem is what is wrong at a place.
+// Problem is a mistake at a place.
 type Problem struct {
 	Place
-	// Other is the place with which this one can't be together, if there is one.
+	// Other is the place in conflict with this one, if any.
 	Other *Place
 	// IsWarning is true if the drivers can be served all the same.
 	IsWarning bool
 	Text      string
 }
 
-// maxProblems bounds how many problems Check finds, since each pair of patterns can be one.
+// maxProblems limits the problems found by Check: each pair of patterns can be a problem.
 const maxProblems = 100
 
 // checker collects problems.
@@ -52,8 +52,8 @@ type checker struct {
 	problems []Problem
 }
 
-// Check returns what is wrong with the drivers of a node, in the order of the drivers: each for itself, and what two of them can't
-// both have.
+// Check returns the problems of a node's drivers, in the order of the drivers: mistakes in one
+// driver, and conflicts between two drivers.
 func Check(drivers []Driver) []Problem {
 	c := checker{drivers: drivers}
 	for i, driver := range drivers {
@@ -77,14 +77,14 @@ func Check(drivers []Driver) []Problem {
 	return c.problems
 }
 
-// add adds a problem.
+// add adds a problem. Problems beyond maxProblems are dropped.
 func (c *checker) add(problem Problem) {
 	if len(c.problems) < maxProblems {
 		c.problems = append(c.problems, problem)
 	}
 }
 
-// check adds an error, if there is one, as a problem of a place.
+// check adds a non-nil error as a problem of a place.
 func (c *checker) check(at Place, err error) {
 	if err != nil {
 		c.add(Problem{Place: at, Text: err.Error()})
@@ -101,7 +101,8 @@ func (c *checker) checkPortal(at Place, portal csiproxy.ISCSIPortal) {
 	c.check(at, err)
 }
 
-// checkNames adds duplicates: a name, server, portal or service of two drivers, or twice in one driver.
+// checkNames adds duplicates: a name, server, portal or service of two drivers, or twice in one
+// driver.
 func (c *checker) checkNames() {
 	owners := make(map[string]Place)
 	for i, driver := range c.drivers {
@@ -130,7 +131,7 @@ func (c *checker) checkNames() {
 	}
 }
 
-// owner names a driver in a problem of another one, or of itself.
+// owner names the driver that has a duplicate, in a problem of the driver ofProblem.
 func (c *checker) owner(driver, ofProblem int) string {
 	if driver == ofProblem {
 		return "the driver itself"
@@ -138,7 +139,7 @@ func (c *checker) owner(driver, ofProblem int) string {
 	return fmt.Sprintf("driver %q", c.drivers[driver].Name)
 }
 
-// checkServers adds ends of names that include a server of another driver.
+// checkServers adds name suffixes that include a server of another driver.
 func (c *checker) checkServers() {
 	for i, driver := range c.drivers {
 		for k, server := range driver.Servers {
@@ -155,7 +156,8 @@ func (c *checker) checkServers() {
 	}
 }
 
-// checkPatterns adds patterns of two drivers that a disk can match both: it would belong to neither.
+// checkPatterns adds patterns of two drivers if a disk can match both: the disk would belong to
+// neither.
 func (c *checker) checkPatterns() {
 	for i, driver := range c.drivers {
 		for k, pattern := range driver.Disks {
@@ -180,7 +182,7 @@ func (c *checker) checkPatterns() {
 	}
 }
 
-// checkPair adds a pattern that has disks in common with an earlier one of another driver.
+// checkPair adds a pattern with disks in common with an earlier pattern of another driver.
 func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other DiskPattern) {
 	swallowed := func(wide Place, narrow Place, pattern DiskPattern) {
 		c.add(Problem{Place: wide, Other: &narrow, Text: fmt.Sprintf("all disks that match the pattern %v of driver %q match this one "+
@@ -197,8 +199,8 @@ func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other 
 	}
 }
 
-// checkWithPortals adds a pattern that matches disks of another driver's portals. A pattern without a bus and a target fits none: see
-// [asked.fits].
+// checkWithPortals adds a pattern that matches disks of another driver's portals. Disks of portals
+// never match a pattern without a bus and a target: see [asked.fits].
 func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place) {
 	switch allISCSI := (DiskPattern{Bus: csiproxy.BusISCSI}); {
 	case allISCSI.isWithin(pattern):
@@ -211,7 +213,7 @@ func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place)
 	}
 }
 
-// String returns the pattern as the file of drivers has it.
+// String returns the pattern as written in the file of drivers.
 func (p DiskPattern) String() string {
 	var fields []string
 	for _, field := range []struct{ name, text string }{{"bus", string(p.Bus)}, {"vendor", p.Vendor}, {"product", p.Product},
@@ -226,10 +228,11 @@ func (p DiskPattern) String() string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// restricts reports whether a text of a pattern keeps any disk out.
+// restricts reports whether a text of a pattern excludes any disk.
 func restricts(text string) bool { return strings.Trim(text, " *") != "" }
 
-// validate returns csiproxy.ErrInvalidArgument, with the reason, for a pattern that matches all disks, or none.
+// validate returns csiproxy.ErrInvalidArgument, with the reason, for a pattern that matches all
+// disks, or none.
 func (p DiskPattern) validate() error {
 	texts := []string{p.Vendor, p.Product, p.SerialNumber, p.Target}
 	if p.Bus == "" && p.Adapter == nil && !slices.ContainsFunc(texts, restricts) {
@@ -251,8 +254,8 @@ func (p DiskPattern) validate() error {
 	return nil
 }
 
-// overlaps reports whether some disk can match both patterns. What a disk says of itself is independent of each other, so two
-// patterns have a disk in common if they have a value in common for each of its properties.
+// overlaps reports whether some disk can match both patterns. The properties of a disk are
+// independent of each other: two patterns share a disk if they share a value for each property.
 func (p DiskPattern) overlaps(q DiskPattern) bool {
 	a, b := p.properties(), q.properties()
 	for i := range a {
@@ -274,7 +277,8 @@ func (p DiskPattern) isWithin(q DiskPattern) bool {
 	return true
 }
 
-// properties returns what each property of a disk may be, in one order. Only a disk on the bus iSCSI has a target.
+// properties returns the allowed texts of each property of a disk, in a fixed order. Only a disk on
+// the bus iSCSI has a target.
 func (p DiskPattern) properties() [6]texts {
 	bus, adapter := string(p.Bus), ""
 	if restricts(p.Target) {
@@ -287,7 +291,8 @@ func (p DiskPattern) properties() [6]texts {
 		textsOf(p.SerialNumber), textsOf(p.Target)}
 }
 
-// texts is a set of texts. An element stands for one text, or for all texts with one beginning.
+// texts is a set of texts. An element stands for a single text, or for all texts with a common
+// beginning.
 type texts []textSet
 
 type textSet struct {
@@ -295,14 +300,14 @@ type textSet struct {
 	isBeginning bool
 }
 
-// textsOf returns the texts that fitsText takes.
+// textsOf returns the texts accepted by fitsText.
 func textsOf(pattern string) texts {
 	pattern = win.LowerName(strings.TrimSpace(pattern))
 	beginning, isBeginning := strings.CutSuffix(pattern, "*")
 	return texts{{beginning, isBeginning || pattern == ""}}
 }
 
-// inquiryTexts returns the texts that fitsInquiry takes.
+// inquiryTexts returns the texts accepted by fitsInquiry.
 func inquiryTexts(pattern string, room int) texts {
 	pattern = strings.TrimSpace(pattern)
 	set := textsOf(pattern)
@@ -316,8 +321,8 @@ func (set texts) overlaps(other texts) bool {
 	return slices.ContainsFunc(set, func(a textSet) bool { return slices.ContainsFunc(other, a.overlaps) })
 }
 
-// isWithin compares element by element. That is exact, since all texts with one beginning are never covered by several
-// elements together.
+// isWithin compares element by element. The result is exact: several elements together never cover
+// all texts with a common beginning.
 func (set texts) isWithin(other texts) bool {
 	return !slices.ContainsFunc(set, func(a textSet) bool { return !slices.ContainsFunc(other, a.isWithin) })
 }
@@ -328,8 +333,8 @@ func (a textSet) isWithin(b textSet) bool {
 	return a == b || b.isBeginning && strings.HasPrefix(a.text, b.text)
 }
 
-// validateServer returns csiproxy.ErrInvalidArgument, with the reason, for what can't be the name of an SMB server, or
-// the end of such names.
+// validateServer returns csiproxy.ErrInvalidArgument, with the reason, for an invalid name of an
+// SMB server, or an invalid suffix of names.
 func validateServer(server string) error {
 	name := strings.TrimPrefix(server, ".")
 	if name == "" {
@@ -342,8 +347,9 @@ func validateServer(server string) error {
 	return checkServerAddress(server)
 }
 
-// checkServerAddress returns csiproxy.ErrInvalidArgument for a server that Windows may read as an IP address, unless it is the
-// shortest form of that: two drivers could have one server by two names.
+// checkServerAddress returns csiproxy.ErrInvalidArgument for a server that Windows may read as an
+// IP address, unless the address is in its shortest form: two drivers could share a server under
+// two names.
 func checkServerAddress(server string) error {
 	lastLabel := server[strings.LastIndexByte(server, '.')+1:]
 	_, numberErr := strconv.ParseUint(lastLabel, 0, 64)
@@ -368,7 +374,8 @@ func checkServerAddress(server string) error {
 // nodeServices are the Windows services, in lower case, on which all drivers depend.
 var nodeServices = []string{"kubelet", "csi-proxy"}
 
-// checkService returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a driver's service.
+// checkService returns csiproxy.ErrInvalidArgument, with the reason, for an invalid service of a
+// driver.
 func checkService(service string) error {
 	if slices.Contains(nodeServices, win.LowerName(service)) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the service %s can't belong to a driver: all drivers depend on it",

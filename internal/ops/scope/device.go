@@ -23,12 +23,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// errNotOwn is the error of what belongs to another driver, or to nobody. Operations see it as what is missing, with the
-// same number of Windows and the same text.
+// errNotOwn is the error for a disk, volume or share of another driver, or without a driver.
+// Operations see the error of a missing object, with the same Windows error number and the same
+// text.
 var errNotOwn = fmt.Errorf("%w", winerr.ErrorFileNotFound)
 
-// hide returns err, of a disk, a volume or a share, named by object. If that is missing or isn't the driver's, the error
-// is the same for both.
+// hide returns err, for the disk, volume or share named by object. Missing objects and objects of
+// other drivers give the same error.
 func (s *System) hide(err error, object string) error {
 	switch {
 	case errors.Is(err, errNotOwn):
@@ -42,25 +43,27 @@ func (s *System) hide(err error, object string) error {
 		Detail: "driver " + quote.Text(s.driver.Name) + " has no " + object}
 }
 
-// closeUnless closes what a function has opened unless it returns that. It is deferred, since the daemon survives panics.
+// closeUnless closes opened if the function fails to return it. Defer closeUnless: the daemon
+// survives panics.
 func closeUnless(isReturned *bool, opened io.Closer) {
 	if !*isReturned {
 		_ = opened.Close()
 	}
 }
 
-// purpose is what a disk or volume is opened for.
+// purpose is the reason to open a disk or volume.
 type purpose int
 
 const (
-	// toUse is for all that touches data: the owner must be known.
+	// toUse is for access to data: the owner must be known.
 	toUse purpose = iota
-	// toRelease is for the steps by which a driver ends its use. They also reach a sick disk, whose owner is only presumed.
+	// toRelease is for the steps that end a driver's use. They also reach a sick disk with a
+	// presumed owner.
 	toRelease
 )
 
-// openDisk opens a disk that the driver owns. A handle names one disk for good, so the disk is asked for its owner on
-// the handle.
+// openDisk opens a disk of the driver. A handle belongs to one disk for good, and openDisk finds
+// the owner through the handle.
 func (s *System) openDisk(ctx context.Context, path string, access win.Access, to purpose) (_ win.Device, err error) {
 	h, err := win.OpenDevice(ctx, s.System, path, access)
 	if err != nil {
@@ -94,14 +97,15 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 	return sick, nil
 }
 
-// sickDisk is an open disk that doesn't say any more what it is, and presumably belongs to the driver. As long as it is open, its
-// driver can open it again: a call that has unmounted its volume takes it offline then.
+// sickDisk is an open disk that no longer identifies itself, and presumably belongs to the driver.
+// While a sickDisk is open, the driver can open the disk again: after unmounting the volume, a call
+// takes the disk offline.
 type sickDisk struct {
 	win.DeviceHandle
 	sys *System
 }
 
-// Control is that of win.Device. It leaves the partitions as they are.
+// Control is Control of win.Device. It refuses changes of the partitions.
 func (d *sickDisk) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
 	switch code {
 	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
@@ -110,23 +114,28 @@ func (d *sickDisk) Control(ctx context.Context, code win.IoctlCode, in, out []by
 	return d.DeviceHandle.Control(ctx, code, in, out)
 }
 
-// OwnerOf returns the driver, and whether it is known that a disk which the system has opened is the driver's.
+// OwnerOf returns the driver of a disk opened by the system. isKnown is false if the driver is only
+// presumed to own the disk.
 func (s *System) OwnerOf(_ context.Context, d *opendisk.Disk) (driver string, isKnown bool) {
 	_, isSick := d.Device.(*sickDisk)
 	return s.driver.Name, !isSick
 }
 
-// Close is that of win.Device.
+// Close is Close of win.Device.
 func (d *sickDisk) Close() error {
 	d.sys.sick.Delete(d)
 	return d.DeviceHandle.Close()
 }
 
-// ownsSickDisk presumes whether a disk that refuses to say what it is belongs to the driver, which must be able to end its
-// use of the disk. It does if a volume of the disk is mounted in the driver's own directories alone, or was so when a sick disk
-// that is still open was opened. If an earlier disk with the same number named its owner, only that driver can own this disk, and
-// mount points in the directories of others are ignored, since they may be planted. They may be too many to list: then the volume counts
-// as mounted in that driver's directories. A volume that gives no answer proves nothing.
+// ownsSickDisk presumes whether a disk that refuses to identify itself belongs to the driver. The
+// driver must be able to end its use of the disk. It owns the disk if a volume of the disk is
+// mounted only in the driver's own directories, or was mounted there when a still open sick disk
+// was opened.
+//
+// If an earlier disk with the same number identified its owner, only the same driver can own the
+// disk now, and mount points in the directories of others are ignored: they may be planted. If they
+// are too many to list, the volume counts as mounted in the directories of the earlier owner. A
+// volume that fails to answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	last, isKnown := s.table.lastOwners.Load(n)
 	if isKnown && last != s.driver.Name {
@@ -160,11 +169,11 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	return false
 }
 
-// silentTimeout is how long a query of several volumes, sessions or targets waits for those that don't answer: they may be
-// another driver's.
+// silentTimeout is how long a query of several volumes, sessions or targets waits for silent ones:
+// they may belong to another driver.
 const silentTimeout = 200 * time.Millisecond
 
-// numberOf returns the number of a disk that is opened by it.
+// numberOf returns the number in the path of a disk.
 func numberOf(path string) csiproxy.DiskNumber {
 	n, err := strconv.ParseUint(strings.TrimPrefix(path, strings.TrimSuffix(win.PhysicalDrive(0), "0")), 10, 32)
 	if err != nil {
@@ -173,13 +182,14 @@ func numberOf(path string) csiproxy.DiskNumber {
 	return csiproxy.DiskNumber(n)
 }
 
-// openVolume opens a volume, given by a path that begins with its name, without access, so that the handle takes no part
-// in sharing. Meanwhile it calls use, which may take the name. It fails unless the driver owns all disks on which the
-// volume lies.
+// openVolume opens a volume, given by a path that begins with its name. The open requests no
+// access, and the handle takes no part in sharing. While the volume is open, openVolume calls use,
+// which may take the name. It fails unless the driver owns all disks under the volume.
 //
-// A handle names one volume for good. A disk keeps its number while it is there, and the mount manager gives a volume's
-// name to no other one while the volume is there. So if the handle says after all calls that the volume lies where it lay,
-// the disks that were asked by their numbers, and what use has reached by the name, were those of this volume.
+// A handle belongs to one volume for good. A disk keeps its number while it is there, and the mount
+// manager reserves a volume's name while the volume is there. If the volume's extents on the handle
+// are unchanged after all calls, the disks queried by number, and everything that use has reached
+// by name, belonged to this volume.
 func (s *System) openVolume(ctx context.Context, path string, to purpose, use func() error) (_ win.Device, err error) {
 	name, _, _ := cutVolume(path)
 	h, err := win.OpenDevice(ctx, s.System, name, win.AccessNone)
@@ -214,7 +224,8 @@ func (s *System) openVolume(ctx context.Context, path string, to purpose, use fu
 	return h.Device, nil
 }
 
-// suchVolume stands for a volume in errors. The real name stays hidden, since a caller may have given a path only.
+// suchVolume stands for a volume in errors. The real name stays hidden: the caller may have given a
+// path only.
 const suchVolume = "such volume"
 
 // checkDisk returns errNotOwn unless the driver owns a disk.
@@ -226,11 +237,11 @@ func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber, to purpos
 	return disk.Close()
 }
 
-// nothing is called where a volume isn't used.
+// nothing is the use of a volume that needs no call.
 func nothing() error { return nil }
 
-// whileOwn is actWhileOwn for a call with an answer. If call has opened something, and the volume isn't the driver's, that is
-// closed.
+// whileOwn is actWhileOwn for a call with an answer. If call has opened something, and another
+// driver owns the volume, whileOwn closes what was opened.
 func whileOwn[T any](ctx context.Context, s *System, path string, to purpose, call func() (T, error)) (answer T, _ error) {
 	var unverified T
 	isOwn := false
@@ -250,8 +261,9 @@ func whileOwn[T any](ctx context.Context, s *System, path string, to purpose, ca
 	return unverified, nil
 }
 
-// actWhileOwn makes a call, which takes a path. If that is in a volume, or is one, call is made in openVolume. If the path
-// is on a share, the driver must own the share. Package pathpolicy checks paths on drives.
+// actWhileOwn makes a call with a path. For a path of or in a volume, actWhileOwn makes the call in
+// openVolume. For a path on a share, the driver must own the share. Package pathpolicy checks paths
+// on drives.
 func (s *System) actWhileOwn(ctx context.Context, path string, to purpose, call func() error) error {
 	if isUNC(path) && !s.driver.HasShare(path) {
 		return s.hide(errNotOwn, "such share")
@@ -275,13 +287,13 @@ func (s *System) checkVolume(ctx context.Context, name string, to purpose) error
 	return volume.Close()
 }
 
-// isUNC reports whether a path is on a share: no device, and not on a drive.
+// isUNC reports whether a path is on a share, rather than a device or on a drive.
 func isUNC(path string) bool {
 	return strings.HasPrefix(path, `\\`) && !strings.HasPrefix(path, `\\?\`) && !strings.HasPrefix(path, `\\.\`)
 }
 
-// cutVolume cuts a path that begins with a volume's name, \\?\Volume{guid}, after that. rest has no backslash at its
-// beginning.
+// cutVolume cuts a path after the volume's name, \\?\Volume{guid}, at its beginning. rest has no
+// backslash at its beginning.
 func cutVolume(path string) (name, rest string, isVolume bool) {
 	end := strings.IndexByte(path, '}') + 1
 	if end == 0 || !strings.HasPrefix(win.LowerName(path), `\\?\volume{`) {

@@ -1,21 +1,22 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scope says what of a node is whose driver's, and lets a driver touch nothing else.
+// Package scope decides which driver owns what on a node, and limits each driver to its own
+// resources.
 //
-// The node's drivers, with what is theirs, are a table ([Table]) that doesn't change. A driver's operations
-// get a [System] in place of the node's: it answers as if the disks, volumes, shares and targets of other
-// drivers weren't there. So no operation knows of drivers. The doors are
+// The node's drivers and their resources are a fixed table ([Table]). A driver's operations get a
+// [System] in place of the node's: to the driver, the disks, volumes, shares and targets of other
+// drivers are missing. The operations are unaware of drivers. System checks the owner of
 //
-//   - disks and volumes: what is opened is asked which disk it is, on the same handle
+//   - disks and volumes: by the identity of the disk, on the opened handle
 //   - paths: [github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy.Policy.Within]
 //   - shares: by the name of the server
 //   - the iSCSI initiator: by the address of the portal
 //   - services: by name
 //
-// What must see the whole node keeps the node's own system: who uses a volume, which disks Windows runs
-// from, the original of a clone. Queries of all disks ask each disk of the node whose it is, and don't wait for those
-// that are known to be other drivers'.
+// Some queries need the whole node, and keep the node's own system: the users of a volume, the
+// disks of Windows, the original of a clone. Queries of all disks find the owner of each disk of
+// the node, and do not wait for disks known to belong to other drivers.
 package scope
 
 import (
@@ -36,25 +37,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Driver is what of a node is one driver's.
+// Driver is a driver with its resources on a node.
 type Driver struct {
-	// Name is that of the CSI driver, such as ebs.csi.aws.com.
+	// Name is the name of the CSI driver, such as ebs.csi.aws.com.
 	Name string
-	// Disks are the driver's: those that fit one of the patterns.
+	// Disks are patterns. A disk belongs to the driver if it matches at least one pattern.
 	Disks []DiskPattern
-	// Servers are the names of the SMB servers whose shares the driver maps. One that begins with a dot stands
-	// for all names that end with it.
+	// Servers are the SMB servers whose shares the driver maps. A name that begins with a dot
+	// stands for all names with this suffix.
 	Servers []string
-	// Portals are the iSCSI portals at which the driver's targets are. The disks of sessions through them are
-	// the driver's without a pattern.
+	// Portals are the iSCSI portals of the driver's targets. Disks of sessions through these
+	// portals belong to the driver, even without a pattern.
 	Portals []csiproxy.ISCSIPortal
 	// Services are the Windows services that the driver may query, start and stop.
 	Services []string
 }
 
-// DiskPattern is what Windows says of a driver's disks. All fields that are set must fit. Texts compare
-// without regard to case and to blanks around them; a * at the end stands for any rest. Where Windows has cut a
-// vendor to 8 characters, or a product to 16, no more of the pattern count.
+// DiskPattern describes a driver's disks as Windows reports them. A disk must match all non-zero
+// fields. Texts compare without regard to case and to blanks around them; a * at the end stands for
+// any rest. Where Windows has cut a vendor to 8 characters, or a product to 16, the rest of the
+// pattern is ignored.
 type DiskPattern struct {
 	Bus             csiproxy.Bus
 	Vendor, Product string
@@ -71,12 +73,13 @@ type Table struct {
 	drivers []Driver
 	log     *slog.Logger
 	several sync.Map // the disks that were logged as fitting several drivers, as texts
-	// lastOwners are the drivers of the last disks that said what they are, by their numbers; "" for one that is no driver's.
+	// lastOwners are the drivers of the last disks that identified themselves, by disk number; ""
+	// for a disk without a driver.
 	lastOwners sync.Map
 }
 
-// New returns the table of the drivers of the node sys. Drivers with a problem that [Check] finds are refused. The log gets
-// the disks that fit several drivers.
+// New returns the table of the drivers of the node sys. Drivers with a problem found by [Check],
+// other than a warning, are refused. The log gets the disks that match several drivers.
 func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	for _, problem := range Check(drivers) {
 		if !problem.IsWarning {
@@ -87,14 +90,14 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	return &Table{sys: sys, drivers: drivers, log: log}, nil
 }
 
-// OwnerOfDisk returns the name of the driver that has an open disk; "" if none has, or if the disk fits the
-// patterns of several: it is given to none of them, since a wrong one could destroy its data.
+// OwnerOfDisk returns the name of the driver that owns an open disk; "" if there is none. A disk
+// that matches the patterns of several drivers has no owner: a wrong owner could destroy its data.
 func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string, _ error) {
 	return t.ownerOfDisk(ctx, t.sys, d)
 }
 
-// LastingOwnerOf is OwnerOfDisk for as long as the disk is there. isKnown is false if the owner isn't known, or may change with the
-// sessions of an iSCSI disk.
+// LastingOwnerOf is OwnerOfDisk for as long as the disk is there. isKnown is false if the owner is
+// unknown, or may change with the sessions of an iSCSI disk.
 func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name string, isKnown bool) {
 	if d.Hardware.DescriptorErr != nil || t.needsSessions(d) {
 		return "", false
@@ -107,7 +110,8 @@ func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name stri
 	return name, err == nil
 }
 
-// ownerOfDisk is OwnerOfDisk by the calls of sys, which is the whole node. It notes the owner.
+// ownerOfDisk is OwnerOfDisk through sys, the system of the whole node. ownerOfDisk also records
+// the owner.
 func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
 	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
 		return "", nil
@@ -122,13 +126,14 @@ func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *open
 	return name, err
 }
 
-// lacksAddress reports whether a disk hasn't said the address by which it may be a driver's. A sick one may do so later.
+// lacksAddress reports whether a disk has withheld the address by which it may belong to a driver.
+// A sick disk may give the address later.
 func (t *Table) lacksAddress(disk asked) bool {
 	return !disk.hasAdapter && slices.ContainsFunc(t.drivers, needsAddress)
 }
 
-// ask completes the description of a disk by its SCSI address and its iSCSI target, where an owner of the table is
-// chosen by these.
+// ask adds the SCSI address and the iSCSI target to the description of a disk, if the drivers in
+// the table need them.
 func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (disk asked, _ error) {
 	disk = asked{Hardware: d.Hardware, isBesideTargets: t.needsSessions(d)}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
@@ -147,12 +152,12 @@ func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Dis
 	return disk, err
 }
 
-// needsSessions reports whether the iSCSI sessions decide whose a disk is.
+// needsSessions reports whether the iSCSI sessions decide who owns a disk.
 func (t *Table) needsSessions(d *opendisk.Disk) bool {
 	return d.Hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget)
 }
 
-// ownerOf returns the driver that has a disk; "" if none has.
+// ownerOf returns the driver that owns a disk; "" if there is none.
 func (t *Table) ownerOf(disk asked) (name string, _ error) {
 	var names []string
 	for _, driver := range t.drivers {
@@ -161,7 +166,7 @@ func (t *Table) ownerOf(disk asked) (name string, _ error) {
 		}
 	}
 	if disk.target != "" && len(disk.portals) == 0 && (len(names) == 0 || len(names) == 1 && t.hasPortalsBeside(names[0])) {
-		// It may belong to any driver with portals.
+		// Any driver with portals may own the disk.
 		return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the session of the disk's iSCSI target has no connection now")
 	}
 	switch len(names) {
@@ -184,7 +189,7 @@ func (t *Table) hasPortalsBeside(name string) bool {
 	return slices.ContainsFunc(t.drivers, func(driver Driver) bool { return driver.Name != name && len(driver.Portals) > 0 })
 }
 
-// OwnerOfNumber is OwnerOfDisk of the disk that has a number now.
+// OwnerOfNumber is OwnerOfDisk for the disk with the number now.
 func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, err error) {
 	h, err := win.OpenDevice(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
 	if err != nil {
@@ -198,7 +203,7 @@ func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name 
 	return t.OwnerOfDisk(ctx, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
 }
 
-// isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
+// isAnswer reports whether an error is the disk's answer to an unknown query.
 func isAnswer(err error) bool {
 	return errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) && !errors.Is(err, winerr.ErrorNotReady)
 }
@@ -211,19 +216,20 @@ func needsTarget(driver Driver) bool {
 	return len(driver.Portals) > 0 || slices.ContainsFunc(driver.Disks, func(p DiskPattern) bool { return p.Target != "" })
 }
 
-// asked is what a disk has said of itself.
+// asked is a disk's description of itself.
 type asked struct {
 	opendisk.Hardware
 	adapter    uint32
 	hasAdapter bool
 	target     string // of an iSCSI disk
 	portals    []win.ISCSIPortal
-	// isBesideTargets is true of an iSCSI disk if drivers are told by portals or targets. Then only the session says whose the disk is, and
-	// a pattern that names neither the bus nor the target doesn't fit: one driver's target may copy the texts of another's disks.
+	// isBesideTargets is true for an iSCSI disk if portals or targets identify drivers. Then only
+	// the session identifies the disk's owner, and a pattern needs the bus or the target to match:
+	// one driver's target may copy the texts of another driver's disks.
 	isBesideTargets bool
 }
 
-// is reports whether the disk is a driver's.
+// is reports whether the disk belongs to a driver.
 func (a asked) is(driver Driver) bool {
 	return slices.ContainsFunc(driver.Disks, a.fits) ||
 		a.target != "" && slices.ContainsFunc(a.portals, driver.hasPortal)
@@ -237,20 +243,20 @@ func (a asked) fits(p DiskPattern) bool {
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)
 }
 
-// The room that the SCSI inquiry has for texts, in characters.
+// Room for texts in the SCSI inquiry, in characters.
 const (
 	vendorRoom  = 8
 	productRoom = 16
 )
 
-// fitsInquiry is fitsText for a text of the SCSI inquiry, which has room for so many characters. Of NVMe disks,
-// Windows may give more.
+// fitsInquiry is fitsText for a text of the SCSI inquiry with room characters. For NVMe disks,
+// Windows may return longer texts.
 func fitsInquiry(pattern, text string, room int) bool {
 	pattern, text = strings.TrimSpace(pattern), strings.TrimSpace(text)
 	return fitsText(pattern, text) || len(pattern) > room && fitsText(strings.TrimSpace(pattern[:room]), text)
 }
 
-// fitsText reports whether a text fits a pattern, which fits all if it is empty.
+// fitsText reports whether a text matches a pattern. An empty pattern matches every text.
 func fitsText(pattern, text string) bool {
 	pattern, text = win.LowerName(strings.TrimSpace(pattern)), win.LowerName(strings.TrimSpace(text))
 	if beginning, any := strings.CutSuffix(pattern, "*"); any {
@@ -259,11 +265,12 @@ func fitsText(pattern, text string) bool {
 	return pattern == "" || text == pattern
 }
 
-// maxSilent is how many silent sessions of one driver may take up calls at the same time.
+// maxSilent is how many silent sessions of a driver may take up calls at the same time.
 const maxSilent = 32
 
-// targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no session has the disk. Each
-// session is asked apart, since one of another driver's may hang or fail. That is an error only if no other session has the disk.
+// targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no
+// session has the disk. Each session is queried separately, since another driver's session may hang
+// or fail. The failure is an error only if no other session has the disk.
 func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (target string, portals []win.ISCSIPortal, _ error) {
 	sessions, err := sys.ISCSISessions(ctx)
 	if err != nil {
@@ -287,7 +294,7 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 		if isOfSession {
 			target, portals = asked.Target, append(portals, asked.Portals...)
 		}
-		// A disk has one target, to which several sessions may lead.
+		// A disk has one target, possibly with several sessions.
 		if target != "" && !slices.ContainsFunc(left, func(s win.ISCSISession) bool { return strings.EqualFold(s.Target, target) }) {
 			break
 		}
@@ -301,12 +308,12 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 	if target == "" && len(left) > 0 {
 		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "an iSCSI session doesn't say which disks it has")
 	}
-	// The disk still has the number, so it had it when the sessions were asked for theirs.
+	// The disk still has the number, and therefore had it during the queries of the sessions.
 	_, err = d.DeviceHandle.Number(ctx)
 	return target, portals, err
 }
 
-// hasDisk returns the question whether a session has the disk with a number.
+// hasDisk returns a query of whether a session has the disk with a number.
 func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
 	return func(ctx context.Context, s win.ISCSISession) (bool, error) {
 		devices, err := sys.ISCSISessionDevices(ctx, s.ID)
@@ -320,7 +327,7 @@ func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Con
 	}
 }
 
-// hasServer reports whether an SMB server is the driver's.
+// hasServer reports whether an SMB server belongs to the driver.
 func (d Driver) hasServer(server string) bool {
 	return slices.ContainsFunc(d.Servers, func(own string) bool {
 		own = win.LowerName(own)
@@ -328,13 +335,15 @@ func (d Driver) hasServer(server string) bool {
 	})
 }
 
-// HasShare reports whether the share of a UNC path, by whatever name Windows takes it, is the driver's.
+// HasShare reports whether the share of a UNC path belongs to the driver, under any name that
+// Windows accepts.
 func (d Driver) HasShare(path string) bool {
 	remote, err := win.ParseUNC(path)
 	return err == nil && d.hasServer(remote.Server())
 }
 
-// OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has.
+// OwnerOfShare returns the name of the driver that owns the server of a UNC path; "" if there is
+// none.
 func (t *Table) OwnerOfShare(path string) (name string) {
 	if i := slices.IndexFunc(t.drivers, func(driver Driver) bool { return driver.HasShare(path) }); i >= 0 {
 		name = t.drivers[i].Name
@@ -342,8 +351,9 @@ func (t *Table) OwnerOfShare(path string) (name string) {
 	return name
 }
 
-// OwnerOfPortal returns the name of the driver that has an iSCSI portal; "" if none has. isKnown is false for a host name that
-// no driver has, which may lead to any driver's portal, and for a driver's IPv6 address with another zone.
+// OwnerOfPortal returns the name of the driver that owns an iSCSI portal; "" if there is none.
+// isKnown is false for a host name without a driver, which may lead to any driver's portal, and for
+// a driver's IPv6 address with another zone.
 func (t *Table) OwnerOfPortal(p win.ISCSIPortal) (name string, isKnown bool) {
 	isKnown = win.IsIP(p.Address)
 	for _, driver := range t.drivers {

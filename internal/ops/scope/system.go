@@ -18,14 +18,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// System is a node's system as far as it is one driver's. What belongs to another driver, or to nobody, doesn't exist: it
-// is csiproxy.ErrNotFound in queries, csiproxy.ErrPermissionDenied in changes of shares, portals and services, and is in no
-// list. The list of volumes is the exception: it has the names of all, since a volume that hangs doesn't say whose it is.
+// System is the part of a node's system that belongs to one driver. Everything else is missing:
+// csiproxy.ErrNotFound in queries, csiproxy.ErrPermissionDenied in changes of shares, portals and
+// services, and left out of lists. The list of volumes is the exception: it has the names of all
+// volumes, since the owner of a hung volume is unknown.
 //
-// Who owns a disk or a volume is asked on an open handle. A call that takes a volume's name, or a path in the volume, is
-// made while a handle of the volume is open, and counts only if the volume is still there afterwards: another volume with
-// the same name, such as a clone's, may have come in between. Nothing is made, deleted or opened for writing before the
-// owner is known.
+// System finds the owner of a disk or a volume on an open handle. A call with a volume's name, or a
+// path in the volume, runs while a handle of the volume is open, and counts only if the volume is
+// still there afterwards: another volume with the same name, such as a clone's, may have come in
+// between. System creates, deletes or opens for writing only after the owner is known.
 type System struct {
 	win.System
 	table     *Table
@@ -34,8 +35,9 @@ type System struct {
 	sick      sync.Map // the sick disks that are open now, *sickDisk
 }
 
-// driversAt returns the drivers in whose own directories a volume is mounted by the paths that Windows lists; "" is among them if it
-// is mounted elsewhere, too. Only the driver mounts volumes in its own directories.
+// driversAt returns the drivers whose own directories hold a volume's mount points, as listed by
+// Windows. The result contains "" if the volume is also mounted elsewhere. Only the driver itself
+// mounts volumes in its own directories.
 type driversAt = func(ctx context.Context, listed []string) (drivers map[string]bool, _ error)
 
 // NewSystem returns the system of a driver. sys is the node's.
@@ -43,14 +45,14 @@ func NewSystem(sys win.System, table *Table, driver Driver, at driversAt) *Syste
 	return &System{System: sys, table: table, driver: driver, driversAt: at}
 }
 
-// refused is the error of a change of what isn't the driver's.
+// refused is the error for a change outside the driver's own resources.
 func (s *System) refused(what string) error {
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "%s isn't one of driver %s's", what, quote.Text(s.driver.Name))
 }
 
-// OpenDevice opens a disk by its number, or a volume, that is the driver's. No operation opens a single device
-// by its interface path. Package opendisk opens each disk without access first, so no other driver's is opened for
-// writing.
+// OpenDevice opens a disk of the driver by its number, or a volume of the driver. Operations do not
+// open devices by interface path. Package opendisk opens each disk without access first, and other
+// drivers' disks are never opened for writing.
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
 	if !isVolume(path) {
 		disk, err := s.openDisk(ctx, path, access, toRelease)
@@ -62,8 +64,9 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	return whileOwn(ctx, s, path, toRelease, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
 }
 
-// HasVolume reports whether a volume is there, on a disk of the driver. Another's volume is like a missing one: a mount point or
-// a link of either is removed by its own path, and what it leads to isn't touched.
+// HasVolume reports whether a volume is there, on a disk of the driver. Another driver's volume
+// counts as missing. A mount point or link to either is removed by its own path, and the target
+// stays untouched.
 func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error) {
 	if err := id.Validate(); err != nil {
 		return false, err
@@ -95,8 +98,8 @@ func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttri
 	return whileOwn(ctx, s, path, toUse, func() (win.FileAttributes, error) { return s.System.FileAttributes(ctx, path) })
 }
 
-// SetVolumeMountPoint mounts a volume. If that, or the one with the mount point, has become another volume meanwhile, the
-// mount point is removed again.
+// SetVolumeMountPoint mounts a volume. If the volume, or the volume around the mount point, is
+// replaced by another volume meanwhile, the mount point is removed again.
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name string) error {
 	isMounted := false
 	err := s.actWhileOwn(ctx, mountPoint, toUse, func() error {
@@ -112,14 +115,15 @@ func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name strin
 	return err
 }
 
-// DeleteVolumeMountPoint removes a mount point, whatever volume that names.
+// DeleteVolumeMountPoint removes a mount point of any volume.
 func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
 	return s.actWhileOwn(ctx, mountPoint, toUse, func() error { return s.System.DeleteVolumeMountPoint(ctx, mountPoint) })
 }
 
-// FormatVolume formats a volume that the driver owns right before. Windows formats no volume that is open, and takes its
-// name. Callers have the volume's disk locked, so no operation takes that offline: another volume is formatted only if, in
-// this moment, the disk is pulled, and another driver's disk comes online with a volume of the same name.
+// FormatVolume checks that the driver owns the volume, and then formats the volume. Windows refuses
+// to format an open volume, and takes the name. Callers hold the lock of the volume's disk, and no
+// operation takes the disk offline. Another volume is formatted only if, between check and format,
+// the disk is pulled, and another driver's disk comes online with a volume of the same name.
 func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOptions) error {
 	if err := s.checkVolume(ctx, name, toUse); err != nil {
 		return err
@@ -127,8 +131,9 @@ func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOpti
 	return s.System.FormatVolume(ctx, name, o)
 }
 
-// RepairVolume repairs a volume that the driver owns right before. A repair may need the volume for itself, and takes its
-// name, so what FormatVolume says holds for it.
+// RepairVolume checks that the driver owns the volume, and then repairs the volume. Windows may
+// need exclusive access for a repair, and takes the name; the remaining risk is the same as for
+// FormatVolume.
 func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairMode) (win.RepairResult, error) {
 	if err := s.checkVolume(ctx, name, toUse); err != nil {
 		return 0, err
@@ -136,8 +141,9 @@ func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairM
 	return s.System.RepairVolume(ctx, name, mode)
 }
 
-// OpenFile opens a file. For a path in a volume it opens the root directory, checks the volume, and opens the rest
-// relative to that handle. So files are made and deleted only in the checked volume, and links on the way are refused.
+// OpenFile opens a file. For a path in a volume, OpenFile opens the root directory, checks the
+// volume, and opens the rest relative to the root's handle. Files are made and deleted only in the
+// checked volume, and links on the way are refused.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	name, rest, isVolume := cutVolume(path)
 	if !isVolume {
@@ -175,8 +181,8 @@ func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, 
 	return s.System.CreateSMBGlobalMapping(ctx, remotePath, o)
 }
 
-// RemoveSMBGlobalMapping removes a mapping of a share that is the driver's. The mapping of a drive letter counts by its
-// remote path.
+// RemoveSMBGlobalMapping removes a mapping of a share that belongs to the driver. The owner of a
+// drive letter's mapping follows from the remote path.
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, name string) error {
 	if isUNC(name) {
 		if !s.driver.HasShare(name) {
@@ -220,11 +226,11 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
 }
 
-// maxSilentTargets is maxSilent for targets, whose owners are what is asked.
+// maxSilentTargets is maxSilent for targets. The owners of targets are unknown before the query.
 const maxSilentTargets = 4 * maxSilent
 
-// ISCSITargets returns the targets that were found at the driver's portals. A target that doesn't answer may be another
-// driver's, so it is left out.
+// ISCSITargets returns the targets found at the driver's portals. Silent targets are left out: they
+// may belong to another driver.
 func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
 	all, err := s.System.ISCSITargets(ctx)
 	if err != nil {
@@ -262,8 +268,9 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	if err != nil {
 		return id, err
 	}
-	// If another driver has connected the target, a login would count as a success. So Windows is asked for a target that nobody
-	// has: the answer is that of a missing target, and takes as long.
+	// If another driver has connected the target, a login would count as a success. The login is
+	// redirected to a random target that does not exist: Windows answers as for a missing target,
+	// and takes as long.
 	if slices.ContainsFunc(all, func(one win.ISCSISession) bool {
 		return strings.EqualFold(one.Target, l.Target) && len(one.Portals) > 0 && !slices.ContainsFunc(one.Portals, s.driver.hasPortal)
 	}) {
@@ -274,7 +281,8 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	case errors.Is(err, winerr.ISDSCNotFound): // another driver's portal has made the target known, and this one hasn't it
 		err = winerr.ISDSCTargetNotFound
 	case winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists):
-		// Another driver's session may have no connection now. What no portal of this driver has is missing.
+		// Another driver's session may have no connection now. A target at none of the driver's
+		// portals is missing.
 		if _, missingErr := s.ISCSIDiscoveryMechanisms(ctx, l.Target); errors.Is(missingErr, winerr.ISDSCTargetNotFound) {
 			err = missingErr
 		}
@@ -282,8 +290,8 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	return id, err
 }
 
-// ISCSISessions returns the sessions through a portal of the driver's. One that has lost its portal for a
-// moment isn't among them.
+// ISCSISessions returns the sessions through the driver's portals. Sessions that have lost their
+// portal for a moment are left out.
 func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
 	all, err := s.System.ISCSISessions(ctx)
 	return slices.DeleteFunc(all, func(one win.ISCSISession) bool {
@@ -296,7 +304,7 @@ func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersiste
 	return slices.DeleteFunc(all, func(l win.ISCSIPersistentLogin) bool { return !s.driver.hasPortal(l.Portal) }), err
 }
 
-// checkService returns csiproxy.ErrPermissionDenied for a service that isn't the driver's.
+// checkService returns csiproxy.ErrPermissionDenied unless a service belongs to the driver.
 func (s *System) checkService(name string) error {
 	if slices.ContainsFunc(s.driver.Services, func(own string) bool { return strings.EqualFold(own, name) }) {
 		return nil
@@ -304,7 +312,8 @@ func (s *System) checkService(name string) error {
 	return s.refused("the service")
 }
 
-// checkServiceToRun is checkService for calls that all drivers with portals make of the initiator's service.
+// checkServiceToRun is checkService for calls on the initiator's service made by all drivers with
+// portals.
 func (s *System) checkServiceToRun(name string) error {
 	if strings.EqualFold(name, "MSiSCSI") && len(s.driver.Portals) > 0 {
 		return nil
@@ -333,8 +342,8 @@ func (s *System) StopService(ctx context.Context, name string) error {
 	return s.System.StopService(ctx, name)
 }
 
-// ActiveDependentServices returns the driver's own services among the dependents of a service. The names of other drivers' services
-// are left out, and StopService doesn't stop these.
+// ActiveDependentServices returns the driver's own services among the dependents of a service.
+// Other drivers' services are left out, and StopService leaves them running.
 func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
 	all, err := s.System.ActiveDependentServices(ctx, name)
 	return slices.DeleteFunc(all, func(dependent string) bool { return s.checkService(dependent) != nil }), err

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signaturetest has a medium for each kind of data that package opendisk knows, for tests of
-// what must not write over such data.
+// Package signaturetest has a medium for each kind of data known to package opendisk. Tests use the
+// media to show that such data are not overwritten.
 package signaturetest
 
 // Medium is blank apart from some bytes.
@@ -21,7 +21,8 @@ func (m Medium) Parts(size int64, f func(offset int64, s string)) {
 	}
 }
 
-// Media are what mkfs and its kind leave behind, reduced to the bytes that tell: one of each kind at least.
+// Media are the remains of mkfs and similar tools, reduced to the bytes of their signatures: at
+// least one of each kind.
 var Media = []Medium{
 	{"an ext2, ext3 or ext4 file system", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
 	{"an XFS file system", map[int64]string{0: "XFSB"}},
