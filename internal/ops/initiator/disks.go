@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// diskTimeout is how long a disk that the initiator lists may need to arrive.
+	// diskTimeout is how long a disk listed by the initiator may need to arrive.
 	diskTimeout = 15 * time.Second
-	// lunTimeout is how long the initiator may need to list the devices of a target. It
-	// is short, since some targets have none.
+	// lunTimeout is how long the initiator may need to list the devices of a target. The time is
+	// short because some targets have no devices.
 	lunTimeout = 3 * time.Second
 
 	firstRescan = 100 * time.Millisecond
 )
 
-// awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
-// waits, and has the adapters rescan from time to time.
+// awaitDisks returns the disks of a target, sorted. It waits for missing disks, and makes the
+// adapters rescan from time to time.
 func (i *Initiator) awaitDisks(ctx context.Context, at place, iqn csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
@@ -46,7 +46,7 @@ func (i *Initiator) awaitDisks(ctx context.Context, at place, iqn csiproxy.IQN) 
 	return found.numbers, err
 }
 
-// devices are the devices of a target, as far as the initiator lists them.
+// devices are the devices of a target, as listed by the initiator.
 type devices struct {
 	sessions int
 	ended    bool                  // one of the sessions ended during the query
@@ -100,7 +100,7 @@ func (i *Initiator) disks(ctx context.Context, at place, iqn csiproxy.IQN) (devi
 	return found, nil
 }
 
-// rescan has all storage adapters search for logical units. That some refuse is only logged.
+// rescan makes all storage adapters search for logical units. An adapter's refusal is only logged.
 func (i *Initiator) rescan(ctx context.Context) error {
 	if i.options.ReenumerateAdapters == nil {
 		return nil
@@ -119,7 +119,7 @@ type LUN struct {
 	Portal csiproxy.ISCSIPortal // through which the session leads; the zero value while it has no connection
 }
 
-// LUNs returns which disks of the node are logical units of which targets.
+// LUNs maps the disks of the node to their targets and logical units.
 func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]LUN, error) {
 	sessions, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {

@@ -1,13 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package initiator does the operations on the node's iSCSI initiator: portals, targets
-// and their disks.
+// Package initiator has the operations on the node's iSCSI initiator: portals, targets and their
+// disks.
 //
-// Each operation first asks Windows for the current state and then does what is missing.
-// So it may be repeated, also after a process that died half-way through it. The
-// initiator is a service of Windows that isn't started by default: the first call that
-// needs it starts it.
+// Each operation first asks Windows for the current state and then does the missing steps.
+// Operations are idempotent, even after a process has died half-way. The initiator is a Windows
+// service that is stopped by default: the first call on the initiator starts the service.
 package initiator
 
 import (
@@ -23,33 +22,37 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// System has the Windows calls that the operations on targets make.
+// System has the Windows calls of the operations on targets.
 type System interface {
 	win.ISCSIInitiator
 	win.Services
 }
 
-// Options change how the operations behave. The zero value is the default.
+// Options configure the operations. The zero value is the default.
 type Options struct {
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that do not fail an operation. Default:
+	// none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new one.
 	Runner *operation.Runner
-	// ReenumerateAdapters has the node's storage adapters search for new disks. It is called while
-	// disks of an iSCSI target are awaited. Default: they don't, and Windows finds the disks by
+	// ReenumerateAdapters makes the node's storage adapters search for new disks. It is called
+	// during the wait for disks of an iSCSI target. Default: none, and Windows finds the disks by
 	// itself.
 	ReenumerateAdapters func(context.Context) error
-	// Driver is the name of the driver to whose sessions the system is limited. Default: it has those of the node.
+	// Driver is the name of the driver whose sessions the system is limited to. Default: the
+	// sessions of the node.
 	Driver string
-	// OwnerOf returns the driver that has a portal; "" if none has. isKnown is false if that isn't known. Default: the portals of a
-	// driver's initiator are the driver's, and the owners of others aren't known.
+	// OwnerOf returns the driver that owns a portal; "" if there is none. isKnown is false if the
+	// owner is unknown. Default: a driver's initiator owns its portals, and the owners of all other
+	// portals are unknown.
 	OwnerOf func(p win.ISCSIPortal) (driver string, isKnown bool)
-	// Targets serialise logging in and out. The initiators of a node and of its drivers share them. Default: those of
-	// the initiator alone.
+	// Targets serialise logins and logouts. The initiators of a node and of its drivers share them.
+	// Default: new locks for this initiator alone.
 	Targets *TargetLocks
 }
 
-// Initiator is the iSCSI initiator of a node, or what of it is one driver's. All methods may be called concurrently.
+// Initiator is the iSCSI initiator of a node, or a driver's part of it. All methods are safe for
+// concurrent use.
 type Initiator struct {
 	sys     System
 	options Options
@@ -95,9 +98,9 @@ const (
 	retryInterval  = 100 * time.Millisecond
 )
 
-// call makes a call to the initiator. If its service isn't running, before the call or after
-// it has failed, call starts it first. It asks the service manager, since no source lists the
-// errors that the initiator's functions return without their service.
+// call makes a call to the initiator. If the initiator's service is stopped, before the call or
+// after the call has failed, call starts the service first. call asks the service manager: the
+// errors of the initiator's functions without their service are undocumented.
 func (i *Initiator) call(ctx context.Context, f func() error) error {
 	if err := i.startService(ctx); err != nil {
 		return err
@@ -115,7 +118,7 @@ func (i *Initiator) call(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// startService starts the initiator's service, if it isn't running, and waits until it answers.
+// startService starts the initiator's service, if stopped, and waits until the service answers.
 func (i *Initiator) startService(ctx context.Context) error {
 	s, err := i.sys.QueryService(ctx, serviceName)
 	if err == nil && s.State == win.ServiceRunning {
@@ -134,7 +137,7 @@ func (i *Initiator) startService(ctx context.Context) error {
 	})
 }
 
-// query is call for a call with a result.
+// query is call for a function with a result.
 func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T, error)) (result T, err error) {
 	err = i.call(ctx, func() error {
 		result, err = f(ctx)

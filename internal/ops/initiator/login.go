@@ -11,7 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// login is what Windows takes for a login to a target.
+// login returns a login to a target in Windows' form.
 func login(a csiproxy.ISCSIAuthentication, p win.ISCSIPortal, target csiproxy.IQN) (win.ISCSILogin, error) {
 	l := win.ISCSILogin{Target: string(target), Portal: p}
 	switch a.Type {
@@ -38,8 +38,7 @@ func login(a csiproxy.ISCSIAuthentication, p win.ISCSIPortal, target csiproxy.IQ
 	return l, checkSecret(a.Secret)
 }
 
-// checkSecret returns an error if Windows doesn't accept a CHAP secret on a connection
-// without IPsec.
+// checkSecret returns an error if Windows refuses a CHAP secret on a connection without IPsec.
 func checkSecret(s csiproxy.Secret) error {
 	const shortest, longest = 12, 16
 	if n := len(s.Reveal()); n < shortest || n > longest {

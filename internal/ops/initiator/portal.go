@@ -44,9 +44,8 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal)
 	return err
 }
 
-// rediscover asks a known portal for its targets, since there may be new ones. It returns no error:
-// if the portal doesn't answer, the targets found before are still known, and another portal may
-// lead to them.
+// rediscover asks a known portal for new targets. Errors are only logged: if the portal is silent,
+// the targets found before are still known, and another portal may lead to them.
 func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 	err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, p) })
 	if err != nil && ctx.Err() == nil {
@@ -77,7 +76,8 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPo
 	return i.targetsOf(ctx, want)
 }
 
-// targetsOf returns the targets that were found at a portal. One that can't be asked is only logged: it may be another portal's.
+// targetsOf returns the targets found at a portal. If the query of a target fails, the error is
+// only logged: the target may belong to another portal.
 func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiproxy.IQN, error) {
 	targets, err := query(ctx, i, i.sys.ISCSITargets)
 	if err != nil {
@@ -160,7 +160,7 @@ func (i *Initiator) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPort
 	return err
 }
 
-// known returns the portal in the spelling in which the initiator knows it.
+// known returns the portal in the initiator's spelling.
 func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCSIPortal, known bool, err error) {
 	list, err := query(ctx, i, i.sys.ISCSISendTargetPortals)
 	if err != nil {

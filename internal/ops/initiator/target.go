@@ -30,8 +30,8 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, i
 	return err
 }
 
-// noteDriver notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
-// connected until the driver disconnects it. first says whether the note is new.
+// noteDriver records a target connected by a driver through ConnectTarget. LogOut then keeps the
+// target connected until the driver disconnects it. isFirst is true if the record is new.
 func (i *Initiator) noteDriver(iqn csiproxy.IQN) (isFirst bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -41,7 +41,7 @@ func (i *Initiator) noteDriver(iqn csiproxy.IQN) (isFirst bool) {
 	return isFirst
 }
 
-// dropDriver drops the note.
+// dropDriver drops the record.
 func (i *Initiator) dropDriver(iqn csiproxy.IQN) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -54,8 +54,8 @@ func (i *Initiator) isOfDriver(iqn csiproxy.IQN) bool {
 	return i.ofDrivers[strings.ToLower(string(iqn))]
 }
 
-// Connect is ConnectTarget for a login that may contain the node's mutual CHAP secret. It sets that
-// secret if the node has to log in.
+// Connect is ConnectTarget for a login with an optional mutual CHAP secret of the node. Connect
+// sets the secret if the node has to log in.
 func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (err error) {
 	defer i.options.Runner.Done("ConnectTarget", targetObject(iqn), time.Now(), &err)
 	login, err := checkLogin(p, iqn, l)
@@ -95,8 +95,9 @@ func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csi
 	return err
 }
 
-// checkConnected returns an error if there is no session with a target that Windows says is connected, by loginErr: another
-// owner has connected it, through a portal of its own. The locks of two owners don't exclude each other.
+// checkConnected returns an error if there is no session with a target that is connected according
+// to loginErr: another owner has connected the target, through its own portal. The locks of two
+// owners do not exclude each other.
 func (i *Initiator) checkConnected(ctx context.Context, at place, iqn csiproxy.IQN, loginErr error) error {
 	if i.areAll(at.owners) {
 		return nil
@@ -120,8 +121,7 @@ func (i *Initiator) login(ctx context.Context, l win.ISCSILogin) error {
 	return err
 }
 
-// discoverAndLogin asks the portal for its targets, since the target may be new there,
-// and logs in to it.
+// discoverAndLogin rediscovers the portal's targets, in case the target is new, and logs in.
 func (i *Initiator) discoverAndLogin(ctx context.Context, l win.ISCSILogin) error {
 	portal, known, err := i.known(ctx, l.Portal)
 	if err != nil {
@@ -171,13 +171,13 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal
 	return nil
 }
 
-// CheckLogin checks the arguments of Connect, as far as that doesn't depend on the node's state.
+// CheckLogin checks the arguments of Connect, as far as possible without the node's state.
 func (i *Initiator) CheckLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) error {
 	_, err := checkLogin(p, iqn, l)
 	return err
 }
 
-// checkLogin checks the arguments of a login, and returns them as Windows takes them.
+// checkLogin checks the arguments of a login, and returns them in Windows' form.
 func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (win.ISCSILogin, error) {
 	portal, err := win.ParsePortal(p)
 	if err != nil {
@@ -198,10 +198,11 @@ func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin)
 	return login(l.ISCSIAuthentication, portal, iqn)
 }
 
-// LogOut ends the sessions with a target that calls at a portal are about, and reports whether there were any. It keeps sessions
-// whose login Windows repeats when the node starts, since an administrator has set that up. It
-// also keeps those with a target that a driver has connected by ConnectTarget, until the driver
-// disconnects it: the driver may not have brought the target's disk online yet.
+// LogOut ends the sessions with a target for calls at a portal (see Owners), and reports whether
+// there were any. It keeps sessions with a login that Windows repeats at the start of the node: an
+// administrator has set them up. It also keeps sessions with a target connected by a driver through
+// ConnectTarget, until the driver disconnects the target: the driver may still have to bring the
+// target's disk online.
 func (i *Initiator) LogOut(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ bool, err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
 	owners := i.Owners(p)
@@ -264,8 +265,8 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.
 	return nil
 }
 
-// logout ends the sessions with a target that there are now. It ends them by their ids, so a
-// session that somebody else begins meanwhile stays.
+// logout ends the current sessions with a target. It ends them by their ids, and a session begun by
+// somebody else meanwhile stays.
 func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) error {
 	sessions, err := i.sessions(ctx, at, iqn)
 	if err != nil {
@@ -291,7 +292,7 @@ func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) erro
 	return nil
 }
 
-// busy reports whether a session can't end for now.
+// busy reports whether err means a session is too busy to end now.
 func busy(err error) bool {
 	return winerr.IsAny(err, winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCSessionBusy, winerr.ISDSCRemoveConnectionInProgress)
 }
@@ -311,8 +312,9 @@ func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, 
 	return i.awaitDisks(ctx, place{portal, i.Owners(p)}, iqn)
 }
 
-// sessions returns the sessions with a target that a call at a portal is about. If there are any and the portal isn't one of the
-// target's, it returns an error: the caller then means another target.
+// sessions returns the sessions with a target for a call at a portal. If there are sessions, but
+// the portal belongs to another target, sessions returns an error: the caller means the other
+// target.
 func (i *Initiator) sessions(ctx context.Context, at place, iqn csiproxy.IQN) ([]win.ISCSISession, error) {
 	all, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {
@@ -329,8 +331,8 @@ func (i *Initiator) sessions(ctx context.Context, at place, iqn csiproxy.IQN) ([
 	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return win.MaybeSamePortal(own, at.portal) }) {
 		return sessions, nil
 	}
-	// A session that reconnects has no portal, and may have moved to another one. So the portals at
-	// which the target was found count, too.
+	// A session that reconnects has no portal, and may have moved to another portal. The portals
+	// where the target was found therefore count too.
 	found, err := i.foundAt(ctx, string(iqn))
 	if err != nil && !errors.Is(err, winerr.ISDSCTargetNotFound) {
 		return nil, err

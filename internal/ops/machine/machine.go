@@ -1,10 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine does the operations on the node as a machine: its serial number and
-// its services.
+// Package machine has the operations on the node as a machine: its serial number and its services.
 //
-// Each operation may be repeated, also after a process that died half-way through it.
+// The operations are idempotent, even after a process has died half-way.
 package machine
 
 import (
@@ -22,27 +21,28 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// System is what the operations on the machine use of Windows.
+// System has the Windows calls of the operations on the machine.
 type System interface {
 	win.Services
 	win.Firmware
 }
 
-// Options change how the operations behave. The zero value is the default.
+// Options configure the operations. The zero value is the default.
 type Options struct {
-	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	// Logger gets each change of the node, and problems that do not fail an operation. Default:
+	// none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: one of its own.
+	// Runner runs and observes the operations. Default: a new one.
 	Runner *operation.Runner
 }
 
-// Machine is the node as a machine. All methods may be called concurrently.
+// Machine is the node as a machine. All methods are safe for concurrent use.
 type Machine struct {
 	sys     System
 	options Options
 }
 
-// New returns the operations on the machine that sys is.
+// New returns the operations on the machine sys.
 func New(sys System, o Options) *Machine {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	return &Machine{sys: sys, options: o}
@@ -80,7 +80,7 @@ func (m *Machine) GetService(ctx context.Context, name string) (_ published.Serv
 		nil
 }
 
-// status takes a state that Windows may get one day as Unknown.
+// status maps states unknown to this version to ServiceUnknown.
 func status(s win.ServiceState) published.ServiceStatus {
 	if s > win.ServicePaused {
 		return published.ServiceUnknown

@@ -18,15 +18,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// timeout is for callers without a deadline. Windows itself gives a service 30
-// seconds to begin, and then as long as it says that it needs.
+// timeout is for callers without a deadline. Windows itself gives a service 30 seconds to begin,
+// and then as long as the service asks for.
 const timeout = 2 * time.Minute
 
-// Start starts a service, if it isn't running, and waits until it runs. One that
-// stops again on the way gives csiproxy.ErrFailedPrecondition, with the Windows error
-// that it ended with, and so does a paused one. Without a deadline in ctx, a service
-// that takes too long gives csiproxy.ErrUnavailable. A service that Start has started is
-// logged.
+// Start starts a service, if stopped, and waits until the service runs. A paused service gives
+// csiproxy.ErrFailedPrecondition, and so does a service that stops again on the way, with its
+// Windows exit code as error. Without a deadline in ctx, a slow service gives
+// csiproxy.ErrUnavailable. Start logs each service that it starts.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/starting-a-service
 func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
@@ -60,7 +59,7 @@ func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) e
 	})
 }
 
-// endedAgain is the error of a service that was started and has stopped.
+// endedAgain is the error of a service that stopped after its start.
 func endedAgain(s win.Service) error {
 	switch s.ExitCode {
 	case 0:
@@ -75,12 +74,11 @@ func failed(detail string, err error) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: detail, Err: err}
 }
 
-// Stop stops a service, if it isn't stopped, and waits until it is. Running services
-// that depend on it are stopped first with force, one after the other; without, they
-// give csiproxy.ErrFailedPrecondition, which names them. A service that can't be
-// stopped gives csiproxy.ErrFailedPrecondition. Without a deadline in ctx, one that
-// takes too long gives csiproxy.ErrUnavailable. Each service that Stop has stopped is
-// logged.
+// Stop stops a running service, and waits until the service is stopped. With force, running
+// dependent services are stopped first, one after the other; without force, they give
+// csiproxy.ErrFailedPrecondition, with their names. A service that refuses to stop gives
+// csiproxy.ErrFailedPrecondition. Without a deadline in ctx, a slow service gives
+// csiproxy.ErrUnavailable. Stop logs each service that it stops.
 //
 // Source: https://learn.microsoft.com/windows/win32/services/stopping-a-service
 func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, force bool) error {
@@ -111,14 +109,14 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 }
 
 const (
-	// askAgain is how long a service may go on running after it was asked to stop. After
-	// that, somebody has probably started it again.
+	// askAgain is how long a service may go on running after a request to stop. After askAgain,
+	// somebody has probably started the service again.
 	askAgain = 5 * time.Second
-	// maxAsked bounds how often a service is asked.
+	// maxAsked limits the requests to stop a service.
 	maxAsked = 3
 )
 
-// stop stops a service that no running one depends on.
+// stop stops a service without running dependents.
 func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
 	asked, last := 0, time.Time{}
 	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
@@ -144,7 +142,7 @@ func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) er
 	})
 }
 
-// poll calls check until it says that the service has done what it was asked for.
+// poll calls check until check reports the requested state of the service.
 func poll(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
 	limit := timeout
 	if deadline, ok := ctx.Deadline(); ok {

@@ -22,15 +22,15 @@ const (
 	typeSystem     = 1
 	typeEndOfTable = 127
 
-	// serialNumber is the offset in the system information of the serial number's
-	// string number.
+	// serialNumber is the offset, in the system information, of the number of the serial number's
+	// string.
 	serialNumber = 7
 )
 
-// SystemSerial returns the serial number in RawSMBIOSData, the result of
-// GetSystemFirmwareTable for 'RSMB', without blanks at its end. It may be anything that
-// the firmware's maker put there, such as "" or "To be filled by O.E.M.". Tables without
-// system information give ErrNoSystem, invalid tables another error.
+// SystemSerial returns the serial number in RawSMBIOSData, the result of GetSystemFirmwareTable for
+// 'RSMB'. Blanks at the end are removed. The serial number is any text from the firmware's maker,
+// even "" or "To be filled by O.E.M.". If the system information is missing, the error is
+// ErrNoSystem. Invalid tables give another error.
 //
 //	struct RawSMBIOSData {
 //	  BYTE  Used20CallingMethod;
@@ -69,7 +69,7 @@ func SystemSerial(raw []byte) (string, error) {
 	return "", ErrNoSystem
 }
 
-// structure is one of the structures of which the tables consist.
+// structure is one structure of the tables.
 type structure struct {
 	formatted []byte   // the header and the fields
 	strings   [][]byte // to which the fields refer by number, from 1 on
@@ -116,8 +116,8 @@ func (s structure) serial() (string, error) {
 	return strings.TrimRight(text(s.strings[number-1]), " "), nil
 }
 
-// text decodes a string. Since SMBIOS 3.0 it is UTF-8. Before, the meaning of bytes above
-// 127 was undefined. If they aren't UTF-8, they are taken as Latin-1.
+// text decodes a string. Since SMBIOS 3.0 strings are UTF-8. Before, the meaning of bytes above 127
+// was undefined. Invalid UTF-8 is read as Latin-1.
 func text(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

@@ -10,19 +10,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Bounds of the calls that are under way, since each keeps a thread. Four on one object are enough:
-// an operation makes one call on it at a time, and operations that change it exclude each other.
+// Limits on the calls under way: each call keeps a thread. Four calls on one object are enough: an
+// operation makes one call on an object at a time, and operations that change an object exclude
+// each other.
 const (
 	maxCalls    = 512
 	maxOfShares = maxCalls / 2
 	maxOfObject = 4
 )
 
-// overdueAfter returns how long a call may take before it counts as overdue. Most calls are
-// answered in milliseconds. Those that write out caches, wait for hardware or ask another
-// machine may take longer on a healthy node. The bounds are choices: nothing was measured on
-// Windows. If a bound is too short, some calls are refused that would have been answered, and
-// their callers try again. If it is too long, callers wait behind a call that hangs.
+// overdueAfter returns how long a call may take before it counts as overdue. Windows answers most
+// calls in milliseconds. Calls that write out caches, wait for hardware or ask another machine may
+// take longer on a healthy node. The limits are choices: nothing was measured on Windows. With too
+// short a limit, some calls are refused that would have succeeded, and their callers retry. With
+// too long a limit, callers wait behind a hung call.
 func overdueAfter(call string) time.Duration {
 	if call == win.CallRepairVolume {
 		return repairTimeout
@@ -36,8 +37,7 @@ func overdueAfter(call string) time.Duration {
 	return time.Second
 }
 
-// repairTimeout is long, since a scan of a large volume takes hours and is no sign of a
-// volume that doesn't answer.
+// repairTimeout is long: a scan of a large volume takes hours, and is no sign of a hung volume.
 const repairTimeout = 24 * time.Hour
 
 var mayTakeLonger = map[string]bool{
@@ -59,8 +59,8 @@ var mayTakeLonger = map[string]bool{
 	win.CallStartService: true, win.CallStopService: true,
 }
 
-// oneAtATime are the calls of which an object has one under way at most. The next one waits,
-// even if that is overdue.
+// oneAtATime are the calls limited to one under way for each object. The next call waits, even
+// while the current call is overdue.
 var oneAtATime = map[string]bool{win.CallFormatVolume: true, win.CallRepairVolume: true}
 
 // object is what a call is about.
@@ -69,15 +69,15 @@ type object struct {
 	share bool // the call may wait for an SMB server
 }
 
-// The objects of the calls that are about all shares.
+// Objects of the calls about all shares.
 var (
 	mappings    = object{"the list of SMB mappings", true}
 	connections = object{"the list of SMB connections", true}
 )
 
-// pathObject is the object of a call on a path: the server for a path on a share, and the volume for
-// a path that begins with a volume name, as those of pods do. If one of these hangs, it hangs on
-// each of its paths. For any other path the object is the path itself.
+// pathObject is the object of a call on a path: the server for a path on a share, and the volume
+// for a path that begins with a volume name, such as the paths of pods. A hung server or volume
+// hangs on each of its paths. For all other paths the object is the path itself.
 func pathObject(path string) object {
 	rest, ok := strings.CutPrefix(path, `\\`)
 	switch {

@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// DriverLocks is [Locks] on a node whose drivers have operations of their own. What a key names may change hands: another
-// driver's disk may get the number of a disk that has left. So each driver has a lock of each key, and the node, as "", has one,
-// too. A call takes the locks of all owners that its object may have. It excludes the calls that take one of these. The zero value is
-// that of a node without drivers.
+// DriverLocks is [Locks] on a node whose drivers have their own operations. The object of a key may
+// change hands: another driver's disk may get the number of a disk that has left. Each driver
+// therefore has a lock for each key, and the node, as "", has one too. A call takes the locks of
+// all possible owners of its object, and excludes other calls with any of these locks. The zero
+// value is for a node without drivers.
 type DriverLocks struct {
 	drivers []string
 	locks   Locks
@@ -22,9 +23,11 @@ func NewDriverLocks(drivers []string) *DriverLocks {
 	return &DriverLocks{drivers: drivers}
 }
 
-// Owners returns the owners that a call of a driver, or of the node if driver is "", excludes. owner is that of the call's object;
-// it counts only if isKnown is true. The node's calls exclude each other, and those of the owner or, if that isn't known, of all drivers.
-// A driver's calls exclude the driver's other ones and, if the driver only presumes to own the object, the node's.
+// Owners returns the owners excluded by a call of a driver, or of the node if driver is "". owner
+// is the owner of the call's object, and counts only if isKnown is true. The node's calls exclude
+// each other, and the calls of the owner; if the owner is unknown, the calls of all drivers. A
+// driver's calls exclude each other and, if the driver only presumes to own the object, the node's
+// calls.
 func (l *DriverLocks) Owners(driver, owner string, isKnown bool) []string {
 	if isKnown && owner == driver {
 		return []string{driver}
@@ -38,8 +41,8 @@ func (l *DriverLocks) Owners(driver, owner string, isKnown bool) []string {
 	return append([]string{""}, l.drivers...)
 }
 
-// Lock is [Locks.Lock] for a call that excludes the calls of all owners. While it waits for one lock it holds none: else one driver
-// would wait for another by way of the node.
+// Lock is [Locks.Lock] for a call that excludes the calls of all owners. While waiting for one
+// lock, Lock holds none: otherwise one driver would wait for another by way of the node.
 func (l *DriverLocks) Lock(ctx context.Context, owners []string, key, object string) (unlock func(), _ error) {
 	awaited := owners[0]
 	for {

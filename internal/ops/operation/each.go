@@ -14,8 +14,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// Each calls f for 0 to n-1, with at most atOnce calls at one time. When all have ended, it
-// returns their errors, joined as join does. If a call has panicked, so does Each.
+// Each calls f for 0 to n-1, with at most atOnce calls at one time. After the last call, Each
+// returns the joined errors (see join). If a call has panicked, so does Each.
 func Each(n, atOnce int, f func(i int) error) error {
 	outcomes := make([]Outcome[struct{}], n)
 	room := make(chan struct{}, atOnce)
@@ -37,17 +37,19 @@ func Each(n, atOnce int, f func(i int) error) error {
 	return join(errs)
 }
 
-// Ask asks all objects at the same time and yields their answers as they come, until all have answered, timeout is over, or ctx
-// ends. So an object that hangs delays the others' answers by no more than timeout. When the caller has seen enough, the calls
-// that are still under way end on their own, and the caller no longer waits for them.
+// Ask queries all objects at the same time and yields the answers as they come, until all objects
+// have answered, timeout is over, or ctx ends. A hung object delays the answers of other objects by
+// at most timeout. When the caller stops the loop early, the remaining calls end on their own, and
+// the caller no longer waits for them.
 func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
 	return AskSome(ctx, objects, nil, len(objects), timeout, ask)
 }
 
-// AskSome is Ask, but has no more than a number of objects of each owner at the same time that haven't answered. An object of which
-// Windows hangs already, so that the call isn't made, counts as one. So an owner's objects that hang leave room for other calls,
-// however many they are. If ownerOf is nil, they have one owner.
+// AskSome is Ask with a limit on the unanswered objects of each owner. An object counts as
+// unanswered even if its call is refused because Windows already hangs on it. An owner's hung
+// objects leave room for other calls, however many there are. If ownerOf is nil, all objects have
+// the same owner.
 func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) string, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
 	return func(yield func(K, Outcome[T]) bool) {
@@ -68,8 +70,8 @@ func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) 
 	}
 }
 
-// AskByOwner is AskSome for objects that are numbers below count, by owner, and without type parameters: programs have one copy of
-// its code.
+// AskByOwner is AskSome for the objects 0 to count-1, grouped by owner, and without type
+// parameters: programs contain its code only once.
 func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, i int) error, yield func(i int) bool) {
 	asking, cancel := context.WithCancel(ctx)
@@ -111,11 +113,11 @@ func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce
 	}
 }
 
-// mostJoined is how many different errors join names.
+// mostJoined is the maximum number of different errors in a joined error.
 const mostJoined = 10
 
-// join joins errors so that their text stays short, however many they are: errors of the same text are
-// one, with their number, and only the first few different ones are named.
+// join joins errors into a short text, however many there are: errors with equal text become one,
+// with their number, and only the first few different errors are named.
 func join(errs []error) error {
 	count := make(map[string]int)
 	var different []error

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Locks is a set of locks, one for each key in use: a disk, a server, a target. The zero
-// value is ready.
+// Locks is a set of locks, one for each key in use: a disk, a server, a target. The zero value is
+// ready.
 type Locks struct {
 	mu   sync.Mutex // guards all below, and what is in the locks
 	held map[string]*lock
@@ -24,9 +24,9 @@ type lock struct {
 	since  time.Time     // when the holder took the lock
 }
 
-// Lock takes the lock of key and returns the function that releases it, to be called once. Errors
+// Lock takes the lock of key and returns a function to release the lock. Call unlock once. Errors
 // name the locked object by object, such as "disk 3". If ctx ends first, Lock returns ctx's error:
-// its text names the operation that holds the lock, and the Windows call which that waits for.
+// the text names the operation that holds the lock, and the Windows call delaying the holder.
 func (l *Locks) Lock(ctx context.Context, key, object string) (unlock func(), err error) {
 	k := l.enter(key)
 	select {
@@ -41,7 +41,7 @@ func (l *Locks) Lock(ctx context.Context, key, object string) (unlock func(), er
 	return l.hold(ctx, key, k), nil
 }
 
-// tryLock is Lock for a caller that doesn't wait.
+// tryLock is Lock without waiting.
 func (l *Locks) tryLock(ctx context.Context, key string) (unlock func(), isFree bool) {
 	k := l.enter(key)
 	select {
@@ -53,7 +53,7 @@ func (l *Locks) tryLock(ctx context.Context, key string) (unlock func(), isFree 
 	}
 }
 
-// hold notes who holds a lock, and returns the function that releases it.
+// hold records the holder of a lock, and returns a function to release the lock.
 func (l *Locks) hold(ctx context.Context, key string, k *lock) (unlock func()) {
 	l.setHolder(k, TrackerOf(ctx))
 	return func() {
@@ -62,7 +62,7 @@ func (l *Locks) hold(ctx context.Context, key string, k *lock) (unlock func()) {
 	}
 }
 
-// giveUp ends the wait of a caller whose context has ended, and returns its error.
+// giveUp ends the wait of a caller whose context has ended, and returns the caller's error.
 func (l *Locks) giveUp(ctx context.Context, key string, k *lock, object string) error {
 	l.mu.Lock()
 	holder, since := k.holder, k.since

@@ -11,25 +11,26 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// NextRun lets concurrent callers share the runs of a function. For each key, at most one run is under
-// way. A caller that comes during a run gets the result of the next one, which all who wait for it share:
-// the run under way may have read its answer before the caller changed something. The zero value is ready.
+// NextRun lets concurrent callers share the runs of a function. For each key, at most one run is
+// under way. A caller that comes during a run gets the result of the next run, together with all
+// other waiting callers: the current run may have read its answer before the caller changed
+// something. The zero value is ready.
 type NextRun[K comparable, T any] struct {
-	// Timeout is how long a run may take, from its beginning, until those who wait for it get an error.
-	// A caller that finds one that has taken longer fails at once. Default: none.
+	// Timeout is how long a run may take, from its beginning, until its waiting callers get an
+	// error. A caller that finds a run past the timeout fails at once. Default: none.
 	Timeout time.Duration
 
 	shared sharedRuns
 }
 
-// sharedRuns is NextRun without type parameters: the program has its code once.
+// sharedRuns is NextRun without type parameters: the program contains the code only once.
 type sharedRuns struct {
 	mu   sync.Mutex
 	runs map[any]*sharedRun // under way
 }
 
-// sharedRun is one run. Since several callers share it, the end of a caller's context doesn't end it.
-// Its own context ends after sharedRunTimeout.
+// sharedRun is one run. Several callers share a run, and the end of one caller's context leaves the
+// run alone. The run's own context ends after sharedRunTimeout.
 type sharedRun struct {
 	begun   time.Time
 	tracker *Tracker
@@ -42,10 +43,10 @@ const sharedRunTimeout = 2 * time.Minute
 
 var errTimeout = csiproxy.Errorf(csiproxy.ErrUnavailable, "it takes too long; try again later")
 
-// Do returns the result of a run that begins after Do was called, by this caller or another one. So it
-// first waits for the end of a run that is already under way. If ctx ends first, Do returns ctx's error;
-// its text names the Windows call that the run waits for. If a run takes longer than the timeout, the
-// error is csiproxy.ErrUnavailable.
+// Do returns the result of a run that begins after the call of Do, by any caller. Do first waits
+// for the end of a run already under way. If ctx ends first, Do returns ctx's error; the text names
+// the Windows call delaying the run. If a run takes longer than the timeout, the error is
+// csiproxy.ErrUnavailable.
 func (n *NextRun[K, T]) Do(ctx context.Context, key K, f func(context.Context) (T, error)) (T, error) {
 	value, err := n.shared.do(ctx, n.Timeout, key, func(ctx context.Context) (any, error) { return f(ctx) })
 	result, _ := value.(T) // nil if no run has ended
@@ -97,8 +98,8 @@ func (s *sharedRuns) begin(ctx context.Context, key any, f func(context.Context)
 	return run
 }
 
-// wait waits until the run or ctx ends, or until the run has taken timeout, if that isn't 0. It returns
-// nil if the run has ended, else ctx's error, or errTimeout.
+// wait waits until the run or ctx ends, or until the run has taken timeout, if timeout isn't 0. It
+// returns nil if the run has ended, else ctx's error, or errTimeout.
 func (run *sharedRun) wait(ctx context.Context, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel func()

@@ -1,28 +1,28 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operation has what all operations on the node share: how they call Windows, and how they
-// wait.
+// Package operation is the common base of all operations on the node: how operations call Windows,
+// and how they wait.
 //
-// A [Runner] reports each operation to an observer and names it in its error. [Run] returns to its
-// caller when the context ends, even if Windows doesn't answer. Operations wait for a lock by [Locks],
-// for a state of Windows by [Poll] or [Retry], and for work that they share by [NextRun].
+// A [Runner] reports each operation to an observer and names the operation in its error. [Run]
+// returns to its caller when the context ends, even if Windows hangs. Operations wait for a lock
+// with [Locks], for a state of Windows with [Poll] or [Retry], and for shared work with [NextRun].
 //
-// [Windows] makes the calls to Windows. Windows can't be made to give a call up. Until it answers, the
-// call keeps an operating system thread. Meanwhile a CSI driver that gets no answer repeats its
-// request. So that a call which is never answered holds up only calls on the same object, Windows
-// bounds how many are under way:
+// [Windows] makes the calls to Windows. A call to Windows cannot be cancelled. Until Windows
+// answers, the call keeps an operating system thread. Meanwhile a CSI driver without an answer
+// repeats its request. Windows limits the number of calls under way, and a hung call holds up only
+// calls on the same object:
 //
-//   - A call is overdue when it takes longer than most calls of its name. Until it is answered, the
-//     same call on the same object is refused with csiproxy.ErrUnavailable. The error says which call
-//     has been under way since when. Formatting and repairing are an exception, since they may take
-//     long: the next such call on a volume waits instead.
-//   - One object has four calls under way at most. The next ones wait until their contexts
-//     end. An object is a disk, a volume, an SMB server, or one of the few other things that
-//     calls are about, such as a path or a service.
-//   - 512 calls may be under way. When half of them are, an object may have only one, so that
-//     hundreds of objects that hang leave room for others. Calls that may wait for an SMB
-//     server can have half: the other half is for disks and files.
+//   - A call is overdue when it takes longer than most calls of its name. Until Windows answers, the same
+//     call on the same object is refused with csiproxy.ErrUnavailable. The error names the hung call and
+//     its beginning. Formatting and repairing are exceptions, since both may take long: the next format
+//     or repair of the volume waits instead.
+//   - Each object has at most four calls under way. Further calls wait until their contexts end. An
+//     object is a disk, a volume, an SMB server, or one of the few other subjects of calls, such as a
+//     path or a service.
+//   - At most 512 calls are under way. From half of the limit on, each object is limited to one call, and
+//     hundreds of hung objects leave room for others. Calls that may wait for an SMB server can use half
+//     of the limit: the other half is for disks and files.
 package operation
 
 import (
@@ -33,8 +33,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// Observer is called after each operation with its name, such as
-// "PartitionDisk", how long it took and its error.
+// Observer is called after each operation with its name, such as "PartitionDisk", its duration and
+// its error.
 type Observer func(name string, took time.Duration, err error)
 
 // Runner reports operations to an observer. All groups of operations of a node share one.
@@ -42,7 +42,7 @@ type Runner struct {
 	observe Observer
 }
 
-// NewRunner returns a runner that calls observe, which may be nil.
+// NewRunner returns a runner that calls observe. observe may be nil.
 func NewRunner(observe Observer) *Runner {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
@@ -50,8 +50,8 @@ func NewRunner(observe Observer) *Runner {
 	return &Runner{observe}
 }
 
-// Done ends the operation name on object, which began at begun. It calls the observer. If *err isn't
-// nil, it adds the operation and the object to the error. An operation defers Done first of all:
+// Done ends the operation name on object, begun at begun. It calls the observer, and adds the
+// operation and the object to a non-nil *err. Defer Done before anything else in an operation:
 //
 //	defer runner.Done("SetDiskState", "disk 3", time.Now(), &err)
 func (r *Runner) Done(name, object string, begun time.Time, err *error) {
@@ -65,12 +65,12 @@ func (r *Runner) Done(name, object string, begun time.Time, err *error) {
 	}
 }
 
-// Run runs f, the operation name, and returns its result, but never much later than ctx ends.
+// Run runs f, the operation name, and returns the result of f, but never much later than ctx ends.
 //
-// If ctx ends first, Run returns ctx's error; its text names the Windows call that f waits for.
-// Windows can't be made to give up a call. So f goes on in the background until that call has
-// ended, and holds its locks until then; it makes no further calls. Because locks may outlive Run,
-// only the entry points of the library and of the daemon use it, never operations among themselves.
+// If ctx ends first, Run returns ctx's error; the text names the Windows call delaying f. A call to
+// Windows cannot be cancelled. f goes on in the background until the call has ended, makes no
+// further calls, and holds its locks until then. Because locks may outlive Run, call Run only from
+// the entry points of the library and of the daemon, never from an operation.
 func Run[T any](ctx context.Context, name string, f func(context.Context) (T, error)) (T, error) {
 	if ctx.Done() == nil {
 		return Track(ctx, name, f)
@@ -89,7 +89,7 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 		return outcome.Get()
 	case <-ctx.Done():
 	}
-	// f sees the end of ctx, too, and may stop waiting for a call at any moment: so it is asked once.
+	// f also sees the end of ctx, and may stop waiting for a call at any moment. Ask only once.
 	call, waits := t.Oldest()
 	if !waits { // then f ends by itself, and says what it waited for
 		select {
@@ -106,11 +106,11 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 	return none, &csiproxy.Error{Op: name, Err: err}
 }
 
-// windDown is how long an operation whose context has ended may take to end by itself.
+// windDown is how long an operation may take to end by itself after the end of its context.
 const windDown = 10 * time.Millisecond
 
-// Track runs f, the operation name, and waits until it returns, however long Windows takes. The
-// errors of those who wait for a lock that f holds have its name.
+// Track runs f, the operation name, and waits until f returns, however long Windows takes.
+// Operations that wait for a lock held by f report the name in their errors.
 func Track[T any](ctx context.Context, name string, f func(context.Context) (T, error)) (T, error) {
 	inside, t := WithTracker(ctx)
 	t.operation = name

@@ -8,16 +8,16 @@ import (
 	"runtime/debug"
 )
 
-// Outcome is how a function ended: with a value, an error, or a panic. It carries that from the
-// function's goroutine to the one that waits for it: a panic that isn't recovered on its own goroutine
-// ends the process.
+// Outcome is the end of a function: a value, an error, or a panic. It carries the result from the
+// function's goroutine to the waiting goroutine: a panic must be recovered on its own goroutine, or
+// it ends the process.
 type Outcome[T any] struct {
 	value    T
 	err      error
 	panicked any
 }
 
-// Catch calls f and returns how it ended.
+// Catch calls f and returns its outcome.
 func Catch[T any](f func() (T, error)) (o Outcome[T]) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -28,7 +28,7 @@ func Catch[T any](f func() (T, error)) (o Outcome[T]) {
 	return o
 }
 
-// Get returns what the function returned, or panics with its panic and stack.
+// Get returns the function's value and error, or panics with its panic and stack.
 func (o Outcome[T]) Get() (T, error) {
 	if o.panicked != nil {
 		panic(o.panicked)

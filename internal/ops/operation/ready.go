@@ -13,8 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// How long UntilReady repeats a change. StorageDsc, which prepares disks of many clouds, waits 3 to 30 seconds after it
-// has made a partition: nothing of the partition shows when Windows is ready.
+// Timing of UntilReady. StorageDsc, which prepares disks of many clouds, waits 3 to 30 seconds
+// after making a partition: the partition shows no sign of when Windows is ready.
 //
 // Source: https://github.com/dsccommunity/StorageDsc/blob/71dd784/source/DSCResources/DSC_Disk/DSC_Disk.psm1#L632
 const (
@@ -25,10 +25,11 @@ const (
 	answerTime = time.Second
 )
 
-// UntilReady makes a change, and repeats it while Windows refuses it and the precondition holds, for 30 seconds or until shortly
-// before ctx's deadline. In the first seconds after a disk has come or a partition was made, Windows refuses changes by
-// various errors that say nothing about the cause. UntilReady returns the error of the precondition, or the last one of the
-// change: at once if it is final (see IsFinal).
+// UntilReady makes a change, and repeats it while Windows refuses the change and the precondition
+// holds, for 30 seconds or until shortly before ctx's deadline. In the first seconds after a disk
+// arrives or a partition is made, Windows refuses changes with various errors unrelated to the
+// cause. UntilReady returns the error of the precondition, or the last error of the change. A final
+// error ends the wait at once (see IsFinal).
 func UntilReady(ctx context.Context, precondition, change func() error) error {
 	polling := Polling{Timeout: readyTimeout, First: firstRepeat, Longest: longestRepeat}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -51,12 +52,14 @@ func UntilReady(ctx context.Context, precondition, change func() error) error {
 	return last
 }
 
-// IsFinal reports whether a change that has failed with err would fail again, however long one waits: the arguments are wrong, this
-// Windows can't do it, the device has left, or CSI Proxy itself refuses the change. All other errors may pass.
+// IsFinal reports whether a change that failed with err will fail again after any wait: the
+// arguments are wrong, Windows lacks support, the device has left, or CSI Proxy itself refuses the
+// change. All other errors may pass.
 //
-// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume has the results that name an argument
-// or a lack (1, 5, 7, 43000 to 43005), which package winsys makes ErrorInvalidParameter and ErrorNotSupported; of the others it
-// doesn't say whether they pass. 43006 ("read only") does: https://github.com/dsccommunity/StorageDsc/issues/85
+// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume has the
+// results about an argument or missing support (1, 5, 7, 43000 to 43005), mapped to
+// ErrorInvalidParameter and ErrorNotSupported by package winsys. Whether the other results pass is
+// undocumented. 43006 ("read only") does: https://github.com/dsccommunity/StorageDsc/issues/85
 func IsFinal(err error) bool {
 	if winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction, winerr.FVELockedVolume,
 		winerr.WBEMInvalidNamespace, winerr.WBEMInvalidClass) ||

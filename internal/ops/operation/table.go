@@ -16,26 +16,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// Call is a call to Windows that has not been answered yet.
+// Call is an unanswered call to Windows.
 type Call struct {
 	Name   string // one of win.CallNames
 	Object string
 	Since  time.Time
 }
 
-// String says in messages that the call is not answered. As long as it isn't, the text stays
-// the same: Kubernetes makes an event of each new text.
+// String describes an unanswered call in messages. The text is constant for a call: Kubernetes
+// makes an event of each new text.
 func (c Call) String() string {
 	return fmt.Sprintf("Windows has not answered %s on %s since %s", c.Name, quote.Text(c.Object),
 		c.Since.UTC().Format(time.RFC3339))
 }
 
-// Refusal is the error of a call that isn't made because it would hang as c does.
+// Refusal is the error for a refused call that would hang like c.
 func (c Call) Refusal() error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "%v; try again later", c)
 }
 
-// call is a call that is under way or waits to begin.
+// call is a call under way or waiting to begin.
 type call struct {
 	Call
 	share   bool
@@ -45,7 +45,7 @@ type call struct {
 	begun chan error // of a call that waits: gets nil when it may begin, or why it may not
 }
 
-// table has the calls that are under way or wait to begin.
+// table has the calls under way or waiting to begin.
 type table struct {
 	log *slog.Logger
 
@@ -61,7 +61,7 @@ type table struct {
 
 func newTable(log *slog.Logger) *table { return &table{log: log, objects: make(map[string][]*call)} }
 
-// enter waits until a call may begin, and notes that it begins. The caller makes the call, and then
+// enter waits until a call may begin, and records its beginning. The caller then makes the call and
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
 	c := &call{Call: Call{Name: name, Object: o.name}, share: o.share}
@@ -94,7 +94,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 	return nil, err
 }
 
-// tryBegin begins a call if there is room for it. The error is its refusal.
+// tryBegin begins a call if there is room. A non-nil error refuses the call.
 func (t *table) tryBegin(c *call) (begun bool, refusal error) {
 	if err := t.hanging(c.Name, c.Object); err != nil {
 		return false, err
@@ -112,8 +112,7 @@ func (t *table) tryBegin(c *call) (begun bool, refusal error) {
 	return true, nil
 }
 
-// admit begins the waiting calls for which there is room, in their order, and refuses those that would
-// hang.
+// admit begins the waiting calls with room, in their order, and refuses calls that would hang.
 func (t *table) admit() {
 	t.waiting = slices.DeleteFunc(t.waiting, func(c *call) bool {
 		begun, refusal := t.tryBegin(c)
@@ -125,8 +124,8 @@ func (t *table) admit() {
 	})
 }
 
-// hanging returns a refusal if a call of this name on the object is overdue: another one would
-// hang as well.
+// hanging returns a refusal if a call with this name on the object is overdue: a second call would
+// hang too.
 func (t *table) hanging(name, object string) error {
 	if t.overdue == 0 || oneAtATime[name] {
 		return nil
@@ -140,7 +139,7 @@ func (t *table) hanging(name, object string) error {
 	return nil
 }
 
-// hangingOnTheWay is hanging for each directory that path passes through behind its first bytes.
+// hangingOnTheWay is hanging for each directory on path after the first bytes.
 func (t *table) hangingOnTheWay(name, path string, first int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,18 +165,18 @@ func (t *table) room(c *call) bool {
 	return !t.isTaken(1, c.share) && (len(onObject) == 0 || len(onObject) < maxOfObject && !t.isTaken(2, c.share))
 }
 
-// isTaken reports whether the bounds on all calls leave no room for one more: whether the whole of
-// them (part 1) or half of them (part 2) is used up.
+// isTaken reports whether the limits on all calls are used up: the whole limits for part 1, half of
+// them for part 2.
 func (t *table) isTaken(part int, share bool) bool {
 	return t.underWay >= maxCalls/part || share && t.ofShares >= maxOfShares/part
 }
 
-// timeToTakeAnswer is what a call gets after overdueAfter until it counts as overdue: if the process
-// got no processor time, Windows may have answered, and nobody has read it yet.
+// timeToTakeAnswer is the extra time after overdueAfter before a call counts as overdue: on a busy
+// machine, Windows may have answered while the process waits for processor time to read the answer.
 const timeToTakeAnswer = 100 * time.Millisecond
 
-// watch has the table checked in a moment, if calls are under way that aren't overdue. All calls share
-// the timer: one for each takes a good part of the time that a call to Windows takes.
+// watch schedules a check of the table, if calls under way are not overdue yet. All calls share one
+// timer: a timer for each call costs a good part of the time of a call to Windows.
 func (t *table) watch() {
 	if !t.watching && t.underWay > t.overdue {
 		t.watching = true
@@ -185,7 +184,7 @@ func (t *table) watch() {
 	}
 }
 
-// check notes which calls are overdue: those that were late at the check before.
+// check marks the overdue calls: calls that were late at the previous check.
 func (t *table) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +203,7 @@ func (t *table) check() {
 	t.watch()
 }
 
-// noteOverdue notes that a call is overdue, and refuses those that wait to make it again.
+// noteOverdue marks a call as overdue, and refuses waiting repetitions of the call.
 func (t *table) noteOverdue(c *call) {
 	c.overdue = true
 	t.overdue++
@@ -212,7 +211,7 @@ func (t *table) noteOverdue(c *call) {
 	t.admit()
 }
 
-// leave notes that Windows has answered a call.
+// leave records Windows' answer to a call.
 func (t *table) leave(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +223,7 @@ func (t *table) leave(c *call) {
 	t.end(c)
 }
 
-// end notes that a call has ended.
+// end records the end of a call.
 func (t *table) end(c *call) {
 	left := slices.DeleteFunc(t.objects[c.Object], func(other *call) bool { return other == c })
 	if len(left) > 0 {
@@ -239,7 +238,7 @@ func (t *table) end(c *call) {
 	t.admit()
 }
 
-// Load says how many Windows calls are under way, waiting and refused.
+// Load is the number of Windows calls under way, waiting and refused.
 type Load struct {
 	Running int    // calls under way, overdue ones included
 	Overdue int    // of these, calls that take longer than they should
@@ -248,7 +247,7 @@ type Load struct {
 	Hanging []Call // the overdue ones, the oldest maxHanging of them, in their order
 }
 
-// Plus returns the load of two.
+// Plus returns the sum of two loads.
 func (l Load) Plus(m Load) Load {
 	sum := Load{l.Running + m.Running, l.Overdue + m.Overdue, l.Waiting + m.Waiting, l.Refused + m.Refused,
 		slices.Concat(l.Hanging, m.Hanging)}
@@ -256,10 +255,10 @@ func (l Load) Plus(m Load) Load {
 	return sum
 }
 
-// maxHanging bounds Load.Hanging.
+// maxHanging limits Load.Hanging.
 const maxHanging = 32
 
-// load returns the load as it is now.
+// load returns the current load.
 func (t *table) load() Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Tracker knows the Windows calls that an operation, or a run that several share, is waiting for. A
-// caller that stops waiting for the operation names the oldest of them in its error.
+// Tracker knows the Windows calls that delay an operation, or a run shared by several. A caller
+// that stops waiting for the operation names the oldest call in its error.
 type Tracker struct {
 	operation string // the operation's name, for the errors of those who wait for its locks; set before it begins
 
@@ -22,19 +22,19 @@ type Tracker struct {
 
 type trackerKey struct{}
 
-// WithTracker returns a new tracker, and a context: the tracker knows the calls made with that.
+// WithTracker returns a new tracker, and a context for the calls to track.
 func WithTracker(ctx context.Context) (context.Context, *Tracker) {
 	t := new(Tracker)
 	return context.WithValue(ctx, trackerKey{}, t), t
 }
 
-// TrackerOf returns the tracker of ctx, nil if it has none.
+// TrackerOf returns the tracker of ctx, or nil.
 func TrackerOf(ctx context.Context) *Tracker {
 	t, _ := ctx.Value(trackerKey{}).(*Tracker)
 	return t
 }
 
-// late returns err, the error of a context that has ended, with a text that names the oldest call.
+// late returns err, the error of a context that has ended, with the oldest call in the text.
 func (t *Tracker) late(err error) error {
 	if c, ok := t.Oldest(); ok {
 		return fmt.Errorf("%v: %w", c, err)
@@ -42,8 +42,8 @@ func (t *Tracker) late(err error) error {
 	return err
 }
 
-// Oldest returns the oldest Windows call under way of the operation and of those that it waits
-// for. A nil tracker has none.
+// Oldest returns the oldest Windows call under way in the operation, or in the operations that
+// delay it. A nil tracker has none.
 func (t *Tracker) Oldest() (oldest Call, ok bool) {
 	if t == nil {
 		return oldest, false
@@ -61,7 +61,7 @@ func (t *Tracker) Oldest() (oldest Call, ok bool) {
 	return oldest, ok
 }
 
-// WaitFor notes that the operation of t waits for that of other, until done is called.
+// WaitFor records that t's operation waits for other's, until done is called.
 func (t *Tracker) WaitFor(other *Tracker) (done func()) {
 	if t == nil {
 		return func() {}

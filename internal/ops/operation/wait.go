@@ -9,26 +9,27 @@ import (
 	"time"
 )
 
-// Polling says how to wait for a state that nobody reports.
+// Polling configures the wait for a state without a notification.
 type Polling struct {
-	// Timeout is how long to wait at most.
+	// Timeout is the maximum wait.
 	Timeout time.Duration
-	// First is the time between the first two checks. It doubles with each further one, up
-	// to Longest. Default: 2 ms and 250 ms.
+	// First is the time between the first two checks. The interval doubles with each further check,
+	// up to Longest. Default: 2 ms and 250 ms.
 	First, Longest time.Duration
-	// A value from Wake, such as when a device has arrived, brings the next check at once. The
-	// interval starts again at 2 ms, since what has arrived may need a moment. May be nil.
+	// A value from Wake, such as when a device has arrived, triggers the next check at once. The
+	// interval starts again at 2 ms, since a new device may need a moment. May be nil.
 	Wake <-chan struct{}
-	// Ready is closed when what is awaited should be there, which brings the next check at once, too. May be nil.
+	// Ready is closed when the awaited state is expected. Closing Ready also triggers the next
+	// check at once. May be nil.
 	Ready <-chan struct{}
 }
 
 // soon is the default of Polling.First.
 const soon = 2 * time.Millisecond
 
-// Poll calls check until it returns true, and then returns true. If that takes longer than
-// p.Timeout, it returns false. It returns early with an error of check, or with ctx's when ctx
-// ends. Between two checks no thread and no call to Windows is kept.
+// Poll calls check until check returns true, and then returns true. After p.Timeout, Poll returns
+// false. It returns early with an error of check, or with ctx's error when ctx ends. Between two
+// checks, Poll keeps no thread and no call to Windows.
 func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
 	if p.First <= 0 {
 		p.First = soon
@@ -60,9 +61,9 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 	}
 }
 
-// Retry calls f every interval until f succeeds, its error isn't transient, or timeout is
-// over. It returns f's last error. If ctx ends first, it returns an error that wraps ctx's
-// and f's.
+// Retry calls f every interval until f succeeds, fails with a permanent error, or timeout is over.
+// It returns f's last error. If ctx ends first, Retry returns an error that wraps ctx's and f's
+// errors.
 func Retry(ctx context.Context, timeout, interval time.Duration, transient func(error) bool, f func() error) error {
 	var last error
 	_, err := Poll(ctx, Polling{Timeout: timeout, First: interval, Longest: interval}, func() (bool, error) {

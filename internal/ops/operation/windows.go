@@ -17,7 +17,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// Windows makes the calls of a [win.System], bounded and reported. All operations of a node share one.
+// Windows makes the calls of a [win.System] with limits and reports. All operations of a node share
+// one.
 type Windows struct {
 	sys     win.System
 	table   *table
@@ -25,9 +26,9 @@ type Windows struct {
 	log     *slog.Logger
 }
 
-// NewWindows returns sys with its calls bounded and reported. After each call that was answered, observe
-// is called with the call's name, how long it took, and its error. The logger gets the calls that
-// Windows doesn't answer in time, and at slog.LevelDebug every call. Both may be nil.
+// NewWindows returns sys with limits and reports. After each answered call, observe gets the call's
+// name, duration and error. The logger gets overdue calls, and at slog.LevelDebug every call. Both
+// may be nil.
 func NewWindows(sys win.System, observe func(call string, took time.Duration, err error), log *slog.Logger) *Windows {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}
@@ -41,7 +42,8 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 // Load returns how many calls are under way, waiting and refused now.
 func (s *Windows) Load() Load { return s.table.load() }
 
-// Hangs reports whether Windows doesn't answer a call on a path in time, or on the server or volume that the path begins with.
+// Hangs reports whether a call is overdue on a path, or on the server or volume at the path's
+// beginning.
 func (s *Windows) Hangs(path string) bool {
 	object := pathObject(path).name
 	s.table.mu.Lock()
@@ -67,7 +69,7 @@ func (s *Windows) begin(ctx context.Context, name string, o object) (*call, erro
 	return c, nil
 }
 
-// end reports a call that Windows has answered with *err. A call that panics has no answer.
+// end reports a call that Windows has answered with *err. A panicking call has no answer.
 func (s *Windows) end(ctx context.Context, c *call, err *error) {
 	took := time.Since(c.Since)
 	TrackerOf(ctx).end(c)
@@ -128,9 +130,9 @@ type device struct {
 	path       string
 }
 
-// maxObject is the length, in bytes, of the longest path that names the object of a call. A path
-// of the API has 260 characters; only RmdirContents goes deeper. 512 such names, one for each
-// call under way, take two megabytes.
+// maxObject is the maximum length, in bytes, of a path as the object of a call. A path in the API
+// has 260 characters; only RmdirContents goes deeper. 512 paths of this length, one for each call
+// under way, take two megabytes.
 const maxObject = 4096
 
 type file struct {
@@ -141,7 +143,7 @@ type file struct {
 
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (_ win.File, err error) {
 	path := f.path + `\` + name
-	// Windows opens the directories on the way, too. If one of them hangs, so would this.
+	// Windows also opens the directories on the way. If one of them hangs, the call would hang too.
 	if err := f.sys.table.hangingOnTheWay(win.CallOpenAt, path, len(f.path)+1); err != nil {
 		return nil, err
 	}
@@ -160,7 +162,8 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (_ wi
 	return &file{child, f.sys, path}, nil
 }
 
-// initiator is the object of the calls that are about no single portal, target or session.
+// initiator is the object of calls about the initiator as a whole, rather than a portal, target or
+// session.
 var initiator = object{name: "the iSCSI initiator"}
 
 func portalObject(p win.ISCSIPortal) object {
@@ -171,7 +174,7 @@ func sessionObject(id win.ISCSISessionID) object {
 	return object{name: fmt.Sprintf("session %x-%x", id.AdapterUnique, id.AdapterSpecific)}
 }
 
-// deviceObject is the device of an interface path, or the root of the device tree.
+// deviceObject is the device with an interface path, or the root of the device tree.
 func deviceObject(interfacePath string) object {
 	return object{name: cmp.Or(interfacePath, "the device tree")}
 }

@@ -37,7 +37,7 @@
 //
 // # Why the walk is safe
 //
-// All handles stay open until the end of the operation, and deny sharing for deletion. An open
+// All handles stay open until the end of the operation, without sharing deletion. An open
 // directory is "held": renaming or deleting it needs an open with deletion access, and fails. An
 // empty directory can still become a link: the change needs only the right to write attributes, and
 // share modes do not cover attributes. A held directory with a held entry is never empty, and only
@@ -51,8 +51,8 @@
 // to open the directory while the caller's handle is open, the handle is closed for the call.
 // Meanwhile a file beside the directory keeps the parent directory from becoming a link.
 //
-// An attacker can make a call fail, and can waste some of its time. With the right to rename and
-// link inside the allowed directories, an attacker can also choose the entry there. Creating,
+// An attacker can make a call fail, and can waste some of its time. An attacker who may rename and
+// link inside the allowed directories can also choose which entry there the call acts on. Creating,
 // deleting, mounting, linking or revealing anything outside stays impossible.
 //
 // The allowed directory and the directories above it belong to the administrator: the allowed
@@ -67,5 +67,5 @@
 // HostProcess containers see the node's directories without a mount. If the directory is mounted
 // all the same, entries are opened by their paths and proven by their final paths (see
 // bindfilter.go). The proof leaves one gap: whoever swaps an empty directory for a link at the
-// right moment can cause an empty file or directory to appear outside. It is deleted at once.
+// right moment makes an empty file or directory appear outside. It is deleted at once.
 package pathpolicy

@@ -62,7 +62,7 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reaso
 	return p.protects(ctx, sys, volume, volumeOf)
 }
 
-// ProtectsBesideWindows is Protects for a volume outside the disks of Windows.
+// ProtectsBesideWindows is Protects for a volume outside the disks that Windows runs from.
 func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	return p.protects(ctx, sys, volume, nil)
 }

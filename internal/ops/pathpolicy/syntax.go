@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// location is an absolute path with a drive letter, in parts.
+// location is an absolute path, split into its drive and its names.
 type location struct {
 	drive string // "C:", upper case, or a volume, \\?\Volume{guid}\
 	names []string

@@ -111,7 +111,7 @@ func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
 
 // MayReformatAt reports whether an administrator allows formatting the volume at a path again, by
 // naming its parent directory: for the driver if the policy is a driver's, else for all clients.
-// Directories further up have no effect: a pod can create mount points inside its volume.
+// Mount points further down do not count: a pod can create mount points inside its volume.
 func (p *Policy) MayReformatAt(path string) bool {
 	driver := ""
 	if p.territory != nil {

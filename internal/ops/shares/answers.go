@@ -11,7 +11,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// answer is what an error number of Windows' SMB client or of WMI means when a share is mapped or used.
+// answer explains an error number of Windows' SMB client or of WMI during the mapping or use of a
+// share.
 type answer struct {
 	// kind is the class of the error if a mapping fails; nil means the class of the number. Only ErrUnavailable asks the
 	// caller to try again.
@@ -30,8 +31,8 @@ const (
 		"winmgmt /verifyrepository"
 )
 
-// answers has what public reports say of the numbers. A row without a report follows the text of the number. The texts of 1219
-// and 2250 are those of resolveConflict and notMapped.
+// answers collects public reports about the numbers. A row without a report follows the text of the
+// number. resolveConflict has the text of 1219, and notMapped of 2250.
 var answers = map[winerr.Errno]answer{
 	// kubernetes-csi/csi-driver-smb#294
 	winerr.ErrorBadNetPath: {nil, "no server of that name answers: look at Resolve-DnsName and Test-NetConnection -Port 445. Names of " +
@@ -107,7 +108,7 @@ func explain(err error, requirePrivacy bool) error {
 	return &csiproxy.Error{Kind: cmp.Or(known.kind, csiproxy.KindOf(err)), Detail: known.remedy, Err: err}
 }
 
-// tellsNothing reports whether an error of Windows leaves it open whether a mapping was made.
+// tellsNothing reports whether an error of Windows leaves open whether a mapping was made.
 func tellsNothing(err error) bool {
 	return winerr.IsAny(err, winerr.WBEMFailed, winerr.ErrorGenFailure) ||
 		errors.As(err, new(winerr.Errno)) && csiproxy.KindOf(err) == csiproxy.ErrInternal

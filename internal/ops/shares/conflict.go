@@ -47,8 +47,8 @@ func decideConflict(f facts, isOurs, isOnShare bool) fate {
 	return holds
 }
 
-// resolveConflict handles error 1219: mappings on the same server have other credentials. If all of them may go, the
-// wanted mapping takes their place.
+// resolveConflict handles error 1219: mappings on the same server have other credentials. If all of
+// them may go, the wanted mapping takes their place.
 func (m *Mappings) resolveConflict(ctx context.Context, server *usage.LockedServer, wanted Wanted) (made bool, _ error) {
 	holders, err := m.holders(ctx, wanted.remote)
 	if err != nil {
@@ -74,8 +74,9 @@ func (m *Mappings) resolveConflict(ctx context.Context, server *usage.LockedServ
 	return m.createInstead(ctx, server, wanted, holders)
 }
 
-// createInstead removes broken mappings, makes the wanted one, and makes those of the same user again with the new
-// credentials. Mappings of other users wait for the next request: the new credentials may open more to their pods.
+// createInstead removes broken mappings, makes the wanted mapping, and restores the removed
+// mappings of the same user with the new credentials. Mappings of other users wait for the next
+// request: the new credentials may open more to their pods.
 func (m *Mappings) createInstead(ctx context.Context, server *usage.LockedServer, wanted Wanted,
 	others []holder) (made bool, _ error) {
 	var again []Wanted
@@ -122,7 +123,7 @@ func (w Wanted) of(other win.UNCPath) Wanted {
 	return Wanted{remote: other, credentials: w.credentials}
 }
 
-// holders returns the other mappings on remote's server, beginning with those on remote's share.
+// holders returns the other mappings on remote's server, beginning with mappings on remote's share.
 func (m *Mappings) holders(ctx context.Context, remote win.UNCPath) ([]holder, error) {
 	mappings, err := m.List(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func (m *Mappings) holders(ctx context.Context, remote win.UNCPath) ([]holder, e
 	return append(onShare, elsewhere...), nil
 }
 
-// isOurs reports whether this process or a record says that CSI Proxy has made a mapping.
+// isOurs reports whether CSI Proxy has made a mapping, according to this process or a record.
 func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, error) {
 	remote, err := win.ParseUNC(mapping.RemotePath)
 	if err != nil || !isPlain(mapping, remote.Share()) {
@@ -163,7 +164,7 @@ func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, er
 	return m.recorded(ctx, remote, madeRecord)
 }
 
-// conflict returns the error for a wanted mapping that the holder blocks.
+// conflict returns the error for a wanted mapping blocked by the holder.
 func (h holder) conflict() error {
 	maker := "another program or an administrator has made"
 	if h.isOurs {

@@ -28,8 +28,8 @@ var (
 	refusedUser = []winerr.Errno{winerr.ErrorAccountRestriction, winerr.ErrorAccountDisabled, winerr.ErrorLogonTypeNotGranted}
 )
 
-// decide implements the first table of the package comment. The error explains a refusal, or why a mapping in use can't
-// serve the caller.
+// decide implements the first table of the package comment. The error explains a refusal, or why a
+// mapping in use cannot serve the caller.
 func decide(f facts) (action, error) {
 	if f.name == "" {
 		return makeIt, nil
@@ -74,12 +74,13 @@ func decideWorking(f facts) (action, error) {
 	return replaceIdle, nil
 }
 
-// denied is the reason for error 5. A session keeps the groups that the user had when the session began
-// (https://github.com/kubernetes-csi/csi-driver-smb/issues/762).
+// denied is the reason for error 5. A session keeps the user's groups from the beginning of the
+// session (https://github.com/kubernetes-csi/csi-driver-smb/issues/762).
 const denied = "its server denies the access. If the user has been given the rights only lately: all mappings of the " +
 	"server must be removed, or the node restarted, before they count"
 
-// unusable returns the error for a mapping that stays while Windows refuses the share's root with err.
+// unusable returns the error for a mapping that stays while Windows refuses the share's root with
+// err.
 func unusable(err error) error {
 	var answer winerr.Errno
 	errors.As(err, &answer)

@@ -11,7 +11,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Mapped returns the mappings of all programs, except of paths that win.ParseUNC refuses, such as those of WebDAV.
+// Mapped returns the mappings of all programs. Paths refused by win.ParseUNC, such as WebDAV's, are
+// left out.
 func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {

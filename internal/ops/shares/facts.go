@@ -14,7 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// facts are what decide needs to know of a mapping.
+// facts are decide's knowledge of a mapping.
 type facts struct {
 	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
@@ -52,8 +52,8 @@ func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 	return m.gatherOf(ctx, wanted, mappings[index])
 }
 
-// gatherOf collects the facts of a mapping on the wanted share. Credentials are known for plain mappings of this process
-// only.
+// gatherOf collects the facts of a mapping on the wanted share. Credentials are known only for
+// plain mappings of this process.
 func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBMapping) (facts, error) {
 	f := facts{name: mapping.Name(), staging: wanted.Staging, disconnected: mapping.Status == win.SMBMappingDisconnected,
 		credentials: unknownCredentials, isPrivate: mapping.RequirePrivacy}
@@ -61,7 +61,7 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 	if isPlain(mapping, wanted.remote.Share()) {
 		f.credentials = m.logOns.compare(wanted.remote, wanted.credentials)
 	}
-	// The status in the list dates from the last use, so the server is queried, too.
+	// The status in the list dates from the last use, and gatherOf also queries the server.
 	f.answer = m.Probe(ctx, wanted.remote.Share())
 	if errors.Is(f.answer, winerr.ErrorAccessDenied) && !wanted.remote.IsShare() && m.Probe(ctx, wanted.remote) == nil {
 		f.answer = nil

@@ -15,14 +15,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// LockedMapping is what is locked for the removal of a mapping: the server's mappings and the share.
+// LockedMapping is a mapping locked for removal: the server's mappings and the share.
 type LockedMapping struct {
 	Server *usage.LockedServer
 	Share  *usage.LockedShare
 	remote win.UNCPath
 }
 
-// LockForRemoval locks the mapping of the share of remote so that it can be removed.
+// LockForRemoval locks the mapping of the share of remote for removal.
 func (m *Mappings) LockForRemoval(ctx context.Context, remote win.UNCPath) (*LockedMapping, error) {
 	server, err := m.options.Locks.LockServer(ctx, remote)
 	if err != nil {
@@ -35,7 +35,8 @@ func (m *Mappings) LockForRemoval(ctx context.Context, remote win.UNCPath) (*Loc
 	return r, err
 }
 
-// lockMapping is LockForRemoval for a caller that has the server locked, and so releases only r.Share.
+// lockMapping is LockForRemoval for a caller with the server locked. The caller releases only
+// r.Share.
 func lockMapping(ctx context.Context, server *usage.LockedServer, remote win.UNCPath) (*LockedMapping, error) {
 	share, err := server.LockShare(ctx, remote)
 	if err != nil {
@@ -50,7 +51,8 @@ func (r *LockedMapping) Release() {
 	r.Server.Release()
 }
 
-// ShareOf returns the directory of a share that a link leads to. ok is true for links as StageShare and NewSMBGlobalMapping make.
+// ShareOf returns the target directory of a link to a share. ok is true for links made by
+// StageShare and NewSMBGlobalMapping.
 func ShareOf(link pathpolicy.Link) (remote win.UNCPath, ok bool) {
 	if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
 		return win.UNCPath{}, false
@@ -59,8 +61,9 @@ func ShareOf(link pathpolicy.Link) (remote win.UNCPath, ok bool) {
 	return remote, err == nil
 }
 
-// linkToMapped makes the wanted local path a link to the share, and reports whether the share is mapped. Another call may have
-// removed the mapping meanwhile. For a staging, a mapping with other credentials doesn't count.
+// linkToMapped makes the wanted local path a link to the share, and reports whether the share is
+// mapped. Another call may have removed the mapping meanwhile. For a staging, a mapping with other
+// credentials does not count.
 func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, _ error) {
 	share, err := m.options.Locks.LockShareAlone(ctx, wanted.remote)
 	if err != nil {
@@ -79,8 +82,8 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 	if wanted.localText == "" {
 		return true, m.keepWithoutLinks(ctx, share, wanted.remote)
 	}
-	// Drivers read the link back to learn the share. For the root of a share, the target ends with a backslash: without one,
-	// Go's os.Stat doesn't follow the link.
+	// Drivers read the link back to learn the share. For the root of a share, the target ends with
+	// a backslash: otherwise Go's os.Stat fails to follow the link.
 	target := wanted.remote.String() + `\`
 	isSame := func(l pathpolicy.Link) bool {
 		to, ok := ShareOf(l)
@@ -98,7 +101,8 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 	})
 }
 
-// keepWithoutLinks makes a mapping stay after the last link of other callers, since uses without a link are invisible.
+// keepWithoutLinks keeps a mapping after the last link of other callers, because uses without a
+// link are invisible.
 func (m *Mappings) keepWithoutLinks(ctx context.Context, share *usage.LockedShare, remote win.UNCPath) error {
 	isStaged, err := m.recorded(ctx, remote, stagedRecord)
 	if err != nil || !isStaged {
@@ -125,9 +129,10 @@ func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target s
 	return e.MakeSymlink(ctx, target, false, isSame)
 }
 
-// ShareLinks are the links in the allowed directories that lead to a share, directly or through other links.
+// ShareLinks are the links in the allowed directories to a share, directly or through further
+// links.
 type ShareLinks struct {
-	// Incomplete says why some links may be missing; nil if all are known.
+	// Incomplete says why links may be missing; nil if all are known.
 	Incomplete error
 	ways       [][]string // for each link: its path, and the paths of the links by which it leads to the share
 }
@@ -148,8 +153,8 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (
 	return to, nil
 }
 
-// wayToShare returns the root of the share that a link leads to, and the links on the way. If the link leads elsewhere, root
-// is "".
+// wayToShare returns the root of the share at the end of a link, and the links on the way. If the
+// link leads elsewhere, root is "".
 func wayToShare(l pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
 	for len(chain) < usage.MaxLinksFollowed { // or it is a circle, or too long
 		chain = append(chain, l.Path.String())
@@ -181,7 +186,7 @@ func (l ShareLinks) At(path pathpolicy.Path) bool {
 	return slices.ContainsFunc(l.ways, func(chain []string) bool { return win.SameName(chain[0], path.String()) })
 }
 
-// Except returns the other links than the one at a path.
+// Except returns all links but the link at a path.
 func (l ShareLinks) Except(path pathpolicy.Path) ShareLinks {
 	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
 		func(chain []string) bool { return win.SameName(chain[0], path.String()) })

@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// shortestWindow follows the first refusal. Each further one doubles it.
+	// shortestWindow follows the first refusal. Each further refusal doubles the window.
 	shortestWindow = 15 * time.Second
 	longestWindow  = 2 * time.Minute
 	// keptAfter is how long a window is kept after its end. A refusal within keptAfter doubles the window;
 	// a later refusal begins with the shortest window.
 	keptAfter = 10 * time.Minute
-	// maxWindows bounds the windows of the servers of one driver, or of servers without a driver. Beyond the bound, all windows
-	// of that driver are dropped.
+	// maxWindows limits the windows for a driver's servers, or for servers without a driver. Beyond
+	// the limit, all windows of the driver are dropped.
 	maxWindows = 1024
 )
 
-// logOns throttles log-ons to SMB servers, and knows with which credentials this process has mapped each
-// share. Credentials are kept as hashes with a random key, in memory. A restart of the process forgets them. All methods may be
-// called concurrently.
+// logOns throttles log-ons to SMB servers, and remembers the credentials of this process' mappings.
+// Credentials are kept as hashes with a random key, in memory. A restart of the process forgets
+// them. All methods are safe for concurrent use.
 //
-// Domains lock an account after a few refused log-ons, for all users of the account, and kubelet repeats a call for each pod
-// until the call succeeds. So after a refusal, the node makes one log-on with the same credentials in a window, which grows
-// from 15 seconds to 2 minutes. Calls in between get the server's last answer at once. Another password has its own
-// windows. A successful log-on ends all windows of its account. Servers of different drivers have separate windows,
-// even for one account. Otherwise the server of one driver would hold back another driver's log-ons, and tell which password
-// was used there.
+// Domains lock an account after a few refused log-ons, for all users of the account, and kubelet
+// repeats a call for each pod until the call succeeds. After a refusal, the node makes at most one
+// log-on with the same credentials in a window, which grows from 15 seconds to 2 minutes. Calls in
+// between get the server's last answer at once. Another password has its own windows. A successful
+// log-on ends all windows of its account. Servers of different drivers have separate windows, even
+// for one account. Otherwise the server of one driver would hold back another driver's log-ons, and
+// tell which password was used there.
 type logOns struct {
 	logger  *slog.Logger
 	ownerOf func(path string) (driver string) // of the server of a UNC path
@@ -55,7 +56,7 @@ type hash [sha256.Size]byte
 // identity is the hashes of credentials.
 type identity struct{ account, credentials hash }
 
-// window is a time in which a log-on that was refused isn't repeated.
+// window is a time without repetitions of a refused log-on.
 type window struct {
 	owner   string
 	account hash  // the refused account, or the share if the account is unknown
@@ -71,8 +72,9 @@ func newLogOns(logger *slog.Logger, ownerOf func(path string) (driver string)) *
 	return l
 }
 
-// logOn calls logOn, which maps the share of remote with c. While the credentials are in a window, logOn is skipped, and the
-// server's last answer returned. path is the local path for the log, and may be empty.
+// logOn calls logOn, which maps the share of remote with c. While the credentials are in a window,
+// logOn is skipped, and the server's last answer is returned. path is the local path for the log,
+// and may be empty.
 func (l *logOns) logOn(remote win.UNCPath, c csiproxy.SMBCredentials, path string, logOn func() error) error {
 	id := l.identity(remote, c)
 	if err := l.admit(id.credentials); err != nil {
@@ -95,11 +97,11 @@ func (l *logOns) logOn(remote win.UNCPath, c csiproxy.SMBCredentials, path strin
 	return err
 }
 
-// probe calls probe, which queries a path on a mapped share. If the session of the mapping has gone,
-// the query makes Windows log on. So while the share is in a window, probe is skipped, and the last answer returned.
-// Windows of other shares with the same credentials are ignored: the session of this share may still work. A
-// directory is always queried: a pod's link may lead from there to another server, whose answer says nothing
-// about the share.
+// probe calls probe, which queries a path on a mapped share. If the session of the mapping has
+// gone, the query makes Windows log on. While the share is in a window, probe is skipped, and the
+// last answer is returned. Windows of other shares with the same credentials are ignored: the
+// session of this share may still work. A directory is always queried: a pod's link may lead from
+// there to another server, whose answer would be unrelated to the share.
 func (l *logOns) probe(path win.UNCPath, probe func() error) error {
 	if !path.IsShare() {
 		return probe()
@@ -130,8 +132,8 @@ func (l *logOns) probe(path win.UNCPath, probe func() error) error {
 	return err
 }
 
-// admit returns the last refusal while a window lasts. If admit returns nil, the caller makes
-// the log-on. An ended window is extended, which holds back other callers meanwhile.
+// admit returns the last refusal while a window lasts. If admit returns nil, the caller makes the
+// log-on. An ended window is extended to hold back other callers meanwhile.
 func (l *logOns) admit(key hash) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +184,7 @@ func (l *logOns) refuse(remote win.UNCPath, path string, err error, account hash
 		"server", remote.Server(), "remotePath", remote.String(), "for", path, "heldBackFor", longest.String(), "err", err)
 }
 
-// makeRoom drops all windows of an owner who has maxWindows. The caller holds l.mu.
+// makeRoom drops all windows of an owner with maxWindows. The caller holds l.mu.
 func (l *logOns) makeRoom(owner string) {
 	isOwn := func(_ hash, w *window) bool { return w.owner == owner }
 	count := 0
@@ -243,11 +245,11 @@ func (l *logOns) refused() (accounts int, heldBack uint64) {
 	return len(refused), l.heldBack
 }
 
-// isRefusal reports whether err says that a server refuses the credentials of a log-on.
+// isRefusal reports whether err means a server refuses the credentials of a log-on.
 func isRefusal(err error) bool { return csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated }
 
-// explained adds to a refusal that log-ons are throttled. Made and throttled log-ons get the same text, since Kubernetes makes
-// an event of each new text.
+// explained adds the throttling of log-ons to a refusal. Made and throttled log-ons get the same
+// text because Kubernetes makes an event of each new text.
 func explained(err error) error {
 	return &csiproxy.Error{
 		Detail: "the server refuses the credentials; to keep the account from being locked, " +
@@ -273,7 +275,8 @@ func (l *logOns) identity(remote win.UNCPath, c csiproxy.SMBCredentials) *identi
 	}
 }
 
-// account names the account that a server may lock: that of a domain, or the server's own.
+// account names the account that a server may lock: an account of a domain, or of the server
+// itself.
 func account(remote win.UNCPath, username string) string {
 	domain, name, qualified := strings.Cut(username, `\`)
 	switch {

@@ -18,20 +18,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// maxAttempts bounds how often a mapping is checked again while another process makes and removes it.
+// maxAttempts limits the checks of a mapping while another process makes and removes it.
 const maxAttempts = 4
 
-// Wanted is a mapping that a call asks for.
+// Wanted is a mapping requested by a call.
 type Wanted struct {
 	remote      win.UNCPath
 	credentials csiproxy.SMBCredentials
 	local       pathpolicy.Path
 	localText   string // "" if nothing is to lead to the share
 	// Staging applies the rules of StageShare. The directory on the share must exist. The
-	// credentials must match those of the mapping. A failed staging removes the mapping that it has made.
-	// An empty directory that a call has left at the local path is replaced.
+	// credentials must match the mapping's. A failed staging removes its new mapping. An empty
+	// directory left by a call at the local path is replaced.
 	Staging bool
-	// Privacy and ReadOnly are those of csiproxy.StageShareRequest.
+	// Privacy and ReadOnly have the meaning of csiproxy.StageShareRequest.
 	Privacy  csiproxy.SharePrivacy
 	ReadOnly bool
 }
@@ -54,8 +54,9 @@ func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials
 	return wanted, wanted.at(err)
 }
 
-// checkNodeAccount refuses the node's own account if an option says so, and for administrative shares: a mapping of such a
-// share by one of the node's own names would give pods the node as SYSTEM.
+// checkNodeAccount refuses the node's own account for administrative shares, and everywhere if an
+// option forbids the account: a mapping of an administrative share under one of the node's own
+// names would give pods the node as SYSTEM.
 func (m *Mappings) checkNodeAccount(wanted Wanted) error {
 	if !wanted.credentials.AsNode() {
 		return nil
@@ -71,10 +72,10 @@ func (m *Mappings) checkNodeAccount(wanted Wanted) error {
 	return nil
 }
 
-// Remote returns the share or directory that is wanted.
+// Remote returns the wanted share or directory.
 func (w Wanted) Remote() win.UNCPath { return w.remote }
 
-// at says that err is about the local path.
+// at adds the local path to err.
 func (w Wanted) at(err error) error {
 	if err == nil {
 		return nil
@@ -82,10 +83,10 @@ func (w Wanted) at(err error) error {
 	return &csiproxy.Error{Object: "local path " + quote.Text(w.localText), Err: err}
 }
 
-// Map maps a share, unless the share is mapped, and makes the local path a link to the share. If another call
-// removes the mapping before the link is made, Map begins again. If a staging fails, Map removes its new, unused
-// mapping: kubelet doesn't unstage a volume whose staging has failed for good. If the removal fails, or the process dies
-// before, CleanUp finds the mapping.
+// Map maps a share, unless the share is mapped, and makes the local path a link to the share. If
+// another call removes the mapping before the link is made, Map begins again. If a staging fails,
+// Map removes its new, unused mapping: kubelet never unstages a volume whose staging has failed for
+// good. If the removal fails, or the process dies before, CleanUp finds the mapping.
 func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 	made := false
 	defer func() {
@@ -148,7 +149,7 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 	}
 	defer server.Release()
 	for range maxAttempts {
-		// The call that had the lock before may have made the mapping.
+		// The previous holder of the lock may have made the mapping.
 		f, err := m.gather(ctx, wanted)
 		if err != nil {
 			return false, err
@@ -171,8 +172,9 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote win.UNCPath) bool {
 	return err == nil && !remote.MappedBy(mappings)
 }
 
-// act carries out the decision about a share, and reports whether it has made the mapping. The record comes first. A mapping that
-// replaces a broken one goes with the last link only if the broken one did.
+// act carries out the decision about a share, and reports whether it has made the mapping. The
+// record comes first. The replacement of a broken mapping goes with the last link only if the
+// broken mapping did.
 func (m *Mappings) act(ctx context.Context, server *usage.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
 	choice, reason := decide(f)
 	if choice == useIt || choice == refuseCaller {
@@ -226,8 +228,9 @@ func (m *Mappings) act(ctx context.Context, server *usage.LockedServer, wanted W
 	return false, explain(err, m.requiresPrivacy(wanted))
 }
 
-// reach checks that the wanted directory on the share can be used. A directory may be missing, except for a staging, since
-// somebody may make it later. The root of a share that was mapped before has been queried already.
+// reach checks access to the wanted directory on the share. A directory may be missing, since
+// somebody may make it later, but not for a staging. The root of a share with an earlier mapping is
+// already checked.
 func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	if wanted.remote.IsShare() && !made {
 		return nil
@@ -252,7 +255,8 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	return unusableFor(err, "the path on it can't be used")
 }
 
-// checkReadOnly refuses a directory that must be read-only, if the server lets the user make files or directories there.
+// checkReadOnly refuses a directory for read-only use if the server lets the user make files or
+// directories there.
 func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	if !wanted.ReadOnly {
 		return nil
@@ -272,7 +276,8 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	return nil
 }
 
-// asPrivateAs keeps the encryption of a mapping that is made again, since one of its users may require encryption.
+// asPrivateAs keeps the encryption of a restored mapping: a user of the mapping may require
+// encryption.
 func (w Wanted) asPrivateAs(isPrivate bool) Wanted {
 	if isPrivate {
 		w.Privacy = csiproxy.PrivacyRequired

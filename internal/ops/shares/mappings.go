@@ -1,20 +1,20 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shares does the operations on the node's SMB global mappings: shares that
-// every session and every container of the node can use without credentials.
+// Package shares has the operations on the node's SMB global mappings: shares that every session
+// and every container of the node can use without credentials.
 //
-// A share has one mapping, however many pods use the share. Each operation first asks Windows
-// for the current state and then does what is missing. So operations may be repeated, even
-// after a process has died half-way. Mappings end with a restart of the node.
+// A share has one mapping, however many pods use the share. Each operation first asks Windows for
+// the current state and then does the missing steps. Operations are idempotent, even after a
+// process has died half-way. Mappings end with a restart of the node.
 //
 // # When a mapping is made again
 //
-// If a mapping is removed, all pods of the node lose the share. So a mapping is removed only if it already fails
-// for all pods, and only if making it again can help. Windows' answer for the root of the share decides,
-// together with how the caller's credentials compare to those of the mapping: the same, another password of the same user,
-// another user, or unknown, since another process has made the mapping. Names and links
-// that pods have put on the share don't count.
+// If a mapping is removed, all pods of the node lose the share. A mapping is therefore removed only
+// if it already fails for all pods, and only if making it again can help. The decision depends on
+// Windows' answer for the root of the share, and on how the caller's credentials compare to the
+// mapping's: the same, another password of the same user, another user, or unknown, because another
+// process has made the mapping. Names and links put on the share by pods are ignored.
 //
 //	answer                  same     password  user     unknown
 //	none: not mapped        make     make      make     make
@@ -29,49 +29,53 @@
 //	5 while disconnected    refuse   refuse    refuse   replace
 //	any other               refuse   refuse    refuse   refuse
 //
-// An idle mapping is replaced. A mapping in use serves a caller if the credentials of the mapping are unknown. A denied
-// root (5) counts as 0 if the wanted directory on the share exists.
+// An idle mapping is replaced. A mapping in use serves a caller if the credentials of the mapping
+// are unknown. A denied root (5) counts as 0 if the wanted directory on the share exists.
 //
-// Nobody loses a mapping that works:
+// Working mappings stay for everybody:
 //
-//   - A mapping has one session with its server, for the whole node. If Windows needs a new session and the
-//     server refuses it, all pods are refused. While an old session works after a change of the password, the root is
-//     there.
-//   - Credentials can't be tried beside a mapping: Windows allows one user for each server,
-//     and the old password isn't known to go back to. A caller with a wrong password may
-//     therefore cost the mapping, but only one that was refused already.
-//   - Making a mapping with the caller's own credentials again can't help. The mapping stays, and works again once the
-//     server accepts the credentials: an account is unlocked, a domain controller learns the password.
-//   - Any other error is taken as transient: a server or network that is down, a sick
-//     disk, lack of resources. Windows then connects the mapping again by itself. Error 67, no
-//     such share, is transient, too: Windows' WebDAV client gives 67 for a server that is down,
-//     and a share that was removed by mistake comes back.
-//   - After a restart of the node, Windows Server 2025 may list a mapping that has lost its
-//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). Such a mapping has no connection,
-//     denies access to everybody, and looks like a mapping from before a restart of the daemon.
-//   - The root is queried twice: once without the lock of the server, and once with the lock. The second query doesn't
-//     repeat a refused log-on, since type logOns throttles log-ons.
+//   - A mapping has one session with its server, for the whole node. If Windows needs a new session and
+//     the server refuses, all pods are refused. While an old session works after a change of the
+//     password, the root is there.
+//   - Credentials can't be tried beside a mapping: Windows allows one user for each server, and a return
+//     to the old password is impossible because CSI Proxy doesn't know it. A caller with a wrong password
+//     may therefore cost the mapping, but only an already refused mapping.
+//   - Making a mapping again with the caller's own credentials can't help. The mapping stays, and works
+//     again once the server accepts the credentials: an account is unlocked, a domain controller learns
+//     the password.
+//   - All remaining errors count as transient: a server or network that is down, a sick disk, lack of
+//     resources. Windows then reconnects the mapping by itself. Error 67, "no such share", also counts as
+//     transient: Windows' WebDAV client gives 67 for a server that is down, and a share removed by
+//     mistake comes back.
+//   - After a restart of the node, Windows Server 2025 may list a mapping that has lost its credentials
+//     (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). The mapping then has no
+//     connection, denies access to everybody, and looks like a mapping from before a restart of the
+//     daemon.
+//   - The root is queried twice: before and after taking the lock of the server. The second query never
+//     repeats a refused log-on, since type logOns throttles log-ons.
 //
 // # Other mappings of a server
 //
-// CSI Proxy maps shares, without a drive letter. Other programs map directories (csi-driver-smb in a HostProcess
-// container, kubelet's mount-utils), use drive letters, or map persistently. A mapping has the name under which Windows
-// lists it: its drive letter, or its remote path. If Windows refuses a mapping (1219) because of others of the same server,
-// the action that the first table has for each of these decides about it:
+// CSI Proxy maps shares, without a drive letter. Other programs map directories (csi-driver-smb in
+// a HostProcess container, kubelet's mount-utils), use drive letters, or map persistently. The name
+// of a mapping is its name in Windows' list: the drive letter, or the remote path. If Windows
+// refuses a mapping (1219) because of other mappings of the same server, the first table's action
+// for each of them decides its fate:
 //
 //	the other mapping                       use, idle  replace  refuse
 //	of the wanted share, of another maker   serves     holds    holds
 //	of another share, made by CSI Proxy     holds      goes     holds
 //	of another share, of another maker      holds      holds    holds
 //
-// A mapping that serves takes the place of the wanted mapping. If a mapping holds the server, nothing is removed,
-// and the caller gets FailedPrecondition with the name and the maker of that mapping.
+// A mapping that serves takes the place of the wanted mapping. If a mapping holds the server,
+// nothing is removed, and the caller gets FailedPrecondition with the name and the maker of the
+// mapping.
 //
 // # When a mapping is removed
 //
-// When the last volume on a share is unstaged and nothing else uses the mapping, the mapping is removed: see
-// [Mappings.RemoveUnused]. For requests of drivers and administrators see [Mappings.RemoveSMBGlobalMapping] and the
-// documentation of csiproxy.StorageOperations.
+// When the last volume on a share is unstaged and nothing else uses the mapping, the mapping is
+// removed: see [Mappings.RemoveUnused]. For requests of drivers and administrators see
+// [Mappings.RemoveSMBGlobalMapping] and the documentation of csiproxy.StorageOperations.
 package shares
 
 import (
@@ -89,7 +93,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// System has the Windows calls that the operations on mappings make.
+// System has the Windows calls of the operations on mappings.
 type System interface {
 	pathpolicy.System
 	win.DeviceOpener
@@ -99,23 +103,25 @@ type System interface {
 	SystemWindowsDirectory(ctx context.Context) (string, error)
 }
 
-// Options change how the operations behave. The zero value is the default.
+// Options configure the operations. The zero value is the default.
 type Options struct {
-	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
+	// WithoutPrivacy accepts SMB servers without encryption. Default: they are refused.
 	WithoutPrivacy bool
-	// RefuseNodeAccount refuses mappings with the node's own account. Default: an empty user name stands for it.
+	// RefuseNodeAccount refuses mappings with the node's own account. Default: an empty user name
+	// stands for the node's account.
 	RefuseNodeAccount bool
 
 	// Logger gets each change of the node, and each fault that an operation survives. Default: none.
 	Logger *slog.Logger
 	// Runner runs and observes the operations. Default: a new one.
 	Runner *operation.Runner
-	// Locks locks shares and servers before a change. The groups of one node share the locker. Default: a new one. Queries take
-	// no lock, since a server may be slow to answer.
+	// Locks locks shares and servers before a change. The groups of one node share the locker.
+	// Default: a new locker. Queries take no lock, since a server may be slow to answer.
 	Locks *usage.Locker
-	// Users finds who uses disks and volumes. Default: a new one.
+	// Users finds the users of disks and volumes. Default: a new finder.
 	Users *usage.Finder
-	// Shared remembers requests and log-ons. The groups of a node and of its drivers have the same one. Default: a new one.
+	// Shared remembers requests and log-ons. The groups of a node and of its drivers have the same
+	// Shared. Default: a new Shared.
 	Shared *Shared
 }
 
@@ -125,8 +131,8 @@ type Shared struct {
 	logOns   *logOns
 }
 
-// NewShared returns an empty Shared. The logger gets each refused log-on. ownerOf returns the driver that owns the server of a
-// UNC path, or "".
+// NewShared returns an empty Shared. The logger gets each refused log-on. ownerOf returns the
+// driver that owns the server of a UNC path, or "".
 func NewShared(log *slog.Logger, ownerOf func(path string) (driver string)) *Shared {
 	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log, ownerOf)}
 }
@@ -134,12 +140,12 @@ func NewShared(log *slog.Logger, ownerOf func(path string) (driver string)) *Sha
 // ofNobody is ownerOf on a node whose drivers share the node's endpoints.
 func ofNobody(string) string { return "" }
 
-// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
-// answer of an earlier log-on because of that.
+// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls were
+// held back with the answer of an earlier log-on.
 func (s *Shared) RefusedLogOns() (accounts int, heldBack uint64) { return s.logOns.refused() }
 
-// Mappings are the SMB global mappings of a node or of one driver. All methods may be called
-// concurrently. The groups of one node use the same Mappings, and so share queries.
+// Mappings are the SMB global mappings of a node or of one driver. All methods are safe for
+// concurrent use. The groups of one node use the same Mappings to share queries.
 type Mappings struct {
 	*Shared
 	sys     System

@@ -17,14 +17,16 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// A record says that CSI Proxy has made the mapping of a share. Administrators and other programs make mappings, too, and
-// Windows hides the maker. A mapping without a record is removed only on a request with its name.
+// recordDirectory has the records. A record marks the mapping of a share as made by CSI Proxy.
+// Administrators and other programs make mappings, too, and Windows hides the maker. A mapping
+// without a record is removed only on a request with its name.
 //
-// A record is an empty file, named after the share and the kind of the record, in a directory below the Windows directory, where
-// only administrators can make files. The record is made before the mapping. So a process that dies half-way
-// leaves no mapping without a record. Calls that make or drop a record have the share locked.
-// Mappings end with a restart of Windows, whereas records stay. So when mappings are listed, the records
-// of unmapped shares are dropped. Other files in the directory stay.
+// A record is an empty file, named after the share and the kind of the record, in a directory below
+// the Windows directory, where only administrators can make files. The record is made before the
+// mapping, and a process that dies half-way leaves no mapping without a record. Calls that make or
+// drop a record have the share locked. Mappings end with a restart of Windows, whereas records
+// stay. When mappings are listed, the records of unmapped shares are dropped. Other files in the
+// directory stay.
 const recordDirectory = `csi-proxy-mappings`
 
 // recordKind is the purpose of a mapping. The character stands between server and share in the record's name; names of
@@ -52,7 +54,7 @@ func parseRecord(name string) (remote win.UNCPath, ok bool) {
 	return remote, err == nil && recordName(remote.Root(), recordKind(name[index:index+1])) == name
 }
 
-// isRecord reports whether a file with the name of a record can be one.
+// isRecord reports whether a file with the name of a record can be a record.
 func isRecord(info win.FileInfo) bool { return !info.IsDir() && !info.IsReparsePoint() }
 
 // RecordSystem has the Windows calls on records.
@@ -129,7 +131,7 @@ func (m *Mappings) dropRecords(ctx context.Context, r *usage.LockedShare) error 
 	return m.dropRecord(ctx, r, madeRecord)
 }
 
-// dropRecord removes the record of a share, if there is one of a kind.
+// dropRecord removes a share's record of a kind, if there is one.
 func (m *Mappings) dropRecord(ctx context.Context, r *usage.LockedShare, kind recordKind) error {
 	file, err := openRecords(ctx, m.sys, recordName(r.Root, kind),
 		win.OpenOptions{Access: win.FileReadAttributes | win.Delete, Disposition: win.FileOpen})
@@ -190,8 +192,9 @@ func records(ctx context.Context, sys RecordSystem) (shares []win.UNCPath, other
 	}
 }
 
-// dropStaleRecords drops the records of shares without a plain mapping, such as after a restart of Windows. A stale record would
-// count for a mapping that another program makes later. A driver drops the records of its own shares.
+// dropStaleRecords drops the records of shares without a plain mapping, such as after a restart of
+// Windows. A stale record would count for a later mapping of another program. A driver drops the
+// records of its own shares.
 func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	shares, others, err := records(ctx, m.sys)
 	if err != nil {
@@ -224,7 +227,8 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 // for a silent server. Then the next query drops the record.
 const staleTimeout = time.Second
 
-// maxDropped is how many records a query of mappings drops. A driver whose calls end before their servers answer leaves one each.
+// maxDropped is how many records a query of mappings drops. Each call that ends before its server
+// answers may leave a record.
 const maxDropped = 64
 
 func (m *Mappings) dropIfStale(ctx context.Context, remote win.UNCPath) error {

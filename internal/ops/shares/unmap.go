@@ -45,14 +45,15 @@ func (m *Mappings) removeForGood(ctx context.Context, r *LockedMapping, name str
 	return removed, m.dropRecords(ctx, r.Share)
 }
 
-// isShare reports whether a mapping's name is that of the share.
+// isShare reports whether a mapping has the name of the share.
 func (r *LockedMapping) isShare(name string) bool {
 	remote, err := win.ParseUNC(name)
 	return err == nil && remote.Equal(r.remote)
 }
 
-// RemoveUnused removes, if links is empty, the mappings of a share whose removal was requested, and a mapping that CSI Proxy
-// has made for a staged path. Open files keep only the latter. RemoveUnused reports whether it has removed a mapping.
+// RemoveUnused removes, if links is empty, the mappings of a share with a requested removal, and
+// CSI Proxy's mapping for a staged path. Open files keep only the latter. RemoveUnused reports
+// whether it has removed a mapping.
 func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links ShareLinks) (removed bool, _ error) {
 	if len(links.ways) > 0 {
 		return false, nil
@@ -101,8 +102,8 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote win.UNCPath) (remo
 	return m.RemoveUnused(ctx, r, links)
 }
 
-// IsUnused reports whether the mapping of a share must go with the last link, and all files on the share are closed. Links
-// aren't counted.
+// IsUnused reports whether the mapping of a share must go with the last link, and all files on the
+// share are closed. IsUnused does not count links.
 func (m *Mappings) IsUnused(ctx context.Context, remote win.UNCPath) (bool, error) {
 	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
@@ -117,20 +118,22 @@ func (m *Mappings) IsUnused(ctx context.Context, remote win.UNCPath) (bool, erro
 	return err == nil, err
 }
 
-// requests keeps, for each share, the last request of drivers of the group smb. These drivers request the removal of a mapping
-// whenever they unstage a volume, even while other volumes use the share. Some drivers do so before they remove their link, some
-// afterwards, and any driver may repeat the request. So a mapping stays while a link leads to the share, and the request is kept
+// requests keeps, for each share, the last request of drivers of the group smb. These drivers
+// request the removal of a mapping whenever they unstage a volume, even while other volumes use the
+// share. Some drivers do so before they remove their link, some afterwards, and any driver may
+// repeat the request. A mapping stays while a link leads to the share, and the request is kept
 // until the last link is removed.
 type requests struct {
 	mu     sync.Mutex
 	byRoot map[string]request
 }
 
-// request is the state of the requests for a share. The zero value means that the last request was for the mapping.
+// request is the state of the requests for a share. After a request for the mapping, it is the zero
+// value.
 type request struct {
 	// toGo are the names of mappings to remove with the last link.
 	toGo []string
-	// gone is the time of that removal. Before it, gone is zero.
+	// gone is the time of the removal, zero before.
 	gone time.Time
 }
 
@@ -200,8 +203,8 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, name string) (err
 	return m.unmappedError(locked)
 }
 
-// remoteOf returns the remote path of a mapping by its name: a drive letter, or the remote path itself. One backslash at
-// the beginning counts as two, since Trident writes \server\share.
+// remoteOf returns the remote path of a mapping by its name: a drive letter, or the remote path
+// itself. One backslash at the beginning counts as two because Trident writes \server\share.
 func (m *Mappings) remoteOf(ctx context.Context, name string) (win.UNCPath, error) {
 	if !isLetter(name) {
 		if strings.HasPrefix(name, `\`) && !strings.HasPrefix(name, `\\`) {
@@ -223,8 +226,8 @@ func (m *Mappings) remoteOf(ctx context.Context, name string) (win.UNCPath, erro
 // isLetter reports whether the name of a mapping is a drive letter.
 func isLetter(name string) bool { return len(name) == 2 && name[1] == ':' }
 
-// named finds a mapping by its name, whose path is remote. The name of an unmapped directory means the mapping of the share,
-// since NewSMBGlobalMapping maps the share of a directory.
+// named finds a mapping by its name. remote is the path in the name. The name of an unmapped
+// directory means the mapping of the share: NewSMBGlobalMapping maps the share of a directory.
 func named(mappings []win.SMBMapping, name string, remote win.UNCPath) (mapping win.SMBMapping, ok bool) {
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool {
 		if isLetter(name) {
@@ -241,9 +244,9 @@ func named(mappings []win.SMBMapping, name string, remote win.UNCPath) (mapping 
 	return mappings[index], true
 }
 
-// removeForCaller removes a mapping that the caller has named. While links lead to the share, the mapping stays until the
-// last link goes. A broken mapping of another program goes at once: pods lose nothing, and the server becomes free for
-// other credentials.
+// removeForCaller removes a mapping named by the caller. While links lead to the share, the mapping
+// stays until the last link goes. A broken mapping of another program goes at once: pods lose
+// nothing, and the server becomes free for other credentials.
 func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mapping win.SMBMapping) error {
 	links, err := m.LinksToShare(ctx, r.Share)
 	if err != nil {
@@ -302,8 +305,8 @@ func (m *Mappings) unmappedError(r *LockedMapping) error {
 	return nil
 }
 
-// Unlinked must be called after a driver has removed a link to a share. If the removal of the mapping was requested, and no
-// link is left, Unlinked removes the mapping.
+// Unlinked removes the mapping of a share if its removal was requested and no link to the share is
+// left. Call Unlinked after removing a link for a driver.
 func (m *Mappings) Unlinked(ctx context.Context, remote win.UNCPath) {
 	if len(m.requests.of(remote).toGo) == 0 {
 		return

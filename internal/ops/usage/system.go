@@ -34,7 +34,7 @@ type systemDisks struct {
 type systemFile struct {
 	what, path string
 	// mayLack allows the file to be missing, such as a file on a temporary disk lost by the
-	// machine. A missing file, or a file outside of disks, protects no disk.
+	// machine. A missing file protects no disk, nor does a file that is on no disk.
 	mayLack bool
 }
 

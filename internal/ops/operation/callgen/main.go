@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Program callgen writes the methods of package operation that bound and report the calls to Windows, from
-// the interfaces of the seam, to the file that it is called with.
+// Program callgen writes the methods of package operation that limit and report the calls to
+// Windows, from the interfaces of the seam, to the file in its argument.
 package main
 
 import (
@@ -34,10 +34,12 @@ import (
 )
 `
 
-// call is what a method's call is named, and its object: Go expressions, with p1 for the first parameter behind the context.
+// call is the name and the object of a method's call: Go expressions, with p1 for the first
+// parameter after the context.
 type call struct{ name, object string }
 
-// byHand are the methods that package operation has itself: they return what is bounded and reported, too, or aren't.
+// byHand are methods written by hand in package operation: they wrap their results, too, or go
+// unreported.
 var byHand = []string{"NotifyArrivals", "OpenDevice", "OpenFile", "OpenAt", "Close"}
 
 // ofSystem are the calls of win.System.
@@ -84,7 +86,7 @@ var ofSystem = map[string]call{
 	"VolumePathNames":              {"win.CallVolumePathNames", "pathObject(p1)"},
 }
 
-// ofHandles are the names of the calls of win.Device and win.File, whose object is the path that was opened.
+// ofHandles are the names of the calls of win.Device and win.File. Their object is the opened path.
 var ofHandles = map[string]string{
 	"AccessList":     "win.CallQuerySecurity",
 	"AddAccess":      "win.CallSetSecurity",
@@ -120,7 +122,7 @@ func main() {
 	}
 }
 
-// onPath returns the calls of an open device or file, whose path is an expression.
+// onPath returns the calls of an open device or file. path is a Go expression.
 func onPath(path string) map[string]call {
 	calls := make(map[string]call)
 	for method, name := range ofHandles {
@@ -129,7 +131,8 @@ func onPath(path string) map[string]call {
 	return calls
 }
 
-// write writes the methods of an interface. They have the receiver, are bounded by windows, and call target.
+// write writes the methods of an interface, with the receiver. windows limits the calls, and target
+// makes them.
 func write(code *bytes.Buffer, methods reflect.Type, calls map[string]call, receiver, windows, target string) {
 	for i := range methods.NumMethod() {
 		method := methods.Method(i)
