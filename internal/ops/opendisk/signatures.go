@@ -123,7 +123,7 @@ func (m *contents) allot(runs []run) []byte {
 	return (*m.buffer)[:total]
 }
 
-// at returns the bytes from an offset on, up to the end of the part with the longest rest.
+// at returns the bytes read from an offset on: the longest run, if several parts have the offset.
 func (m contents) at(offset int64) []byte {
 	var longest []byte
 	for _, p := range m.parts {

@@ -23,8 +23,8 @@ type Windows interface {
 }
 
 // HasNothingToFlush reports whether err, from a flush, means there is no unwritten data: the volume
-// is write-protected, or Windows lacks the request. Drivers without a cache may leave the request
-// out. Windows has such a driver for a raw volume, and for a volume whose file system is too
+// is write-protected, or Windows lacks the request. Drivers without a cache need not handle the
+// request. Windows has such a driver for a raw volume, and for a volume whose file system is too
 // damaged to be mounted; unmounting must work for these volumes too.
 //
 // Windows reports write protection here or, since a flush needs the right to write, at the open of
@@ -43,8 +43,8 @@ type Volumes map[uint32]string
 // still missing, the error is csiproxy.ErrUnavailable.
 //
 // If timeout is 0, AwaitVolumes returns the present volumes without waiting. The error is then
-// csiproxy.ErrUnavailable only if a volume is missing and a volume of the node fails to answer:
-// both may be the same volume.
+// csiproxy.ErrUnavailable only if a volume is missing and a volume of the node fails to answer: the
+// silent volume may be the missing one.
 //
 // Before each check AwaitVolumes calls keep, if keep is non-nil. An error of keep ends the wait.
 //

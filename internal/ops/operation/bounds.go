@@ -22,8 +22,8 @@ const (
 // overdueAfter returns how long a call may take before it counts as overdue. Windows answers most
 // calls in milliseconds. Calls that write out caches, wait for hardware or ask another machine may
 // take longer on a healthy node. The limits are choices: nothing was measured on Windows. With too
-// short a limit, some calls are refused that would have succeeded, and their callers retry. With
-// too long a limit, callers wait behind a hung call.
+// short a limit, some calls are refused that Windows would have answered, and their callers retry.
+// With too long a limit, callers wait behind a hung call.
 func overdueAfter(call string) time.Duration {
 	if call == win.CallRepairVolume {
 		return repairTimeout

@@ -17,8 +17,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// Windows makes the calls of a [win.System] with limits and reports. All operations of a node share
-// one.
+// Windows makes the calls of a [win.System], limits how many are under way, and reports them. All
+// operations of a node share one.
 type Windows struct {
 	sys     win.System
 	table   *table
@@ -26,9 +26,9 @@ type Windows struct {
 	log     *slog.Logger
 }
 
-// NewWindows returns sys with limits and reports. After each answered call, observe gets the call's
-// name, duration and error. The logger gets overdue calls, and at slog.LevelDebug every call. Both
-// may be nil.
+// NewWindows returns a Windows that makes the calls of sys. After each answered call, observe gets
+// the call's name, duration and error. The logger gets overdue calls, and at slog.LevelDebug every
+// call. Both may be nil.
 func NewWindows(sys win.System, observe func(call string, took time.Duration, err error), log *slog.Logger) *Windows {
 	if observe == nil {
 		observe = func(string, time.Duration, error) {}

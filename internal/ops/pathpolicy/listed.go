@@ -102,7 +102,8 @@ type place struct {
 // points.
 const maxPlaces = 100
 
-// places returns the possible places of the outermost allowed directories among listed paths.
+// places returns the places of the outermost allowed directories. Listed paths may lie in any of
+// them.
 func (p *Policy) places(ctx context.Context, sys System, listed []string) (places []place, _ error) {
 	for _, root := range p.roots {
 		places = append(places, place{root, root})

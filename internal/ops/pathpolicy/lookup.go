@@ -113,8 +113,9 @@ func mayOpenAllTheSame(err error) bool {
 }
 
 // canBeAskedByName reports whether a query by name is enough for a path. A handle is needed for a
-// path in a working directory, since its real location may differ (see findAlias), and for a
-// published path, since the driver must be checked (see checkPublished).
+// path in a working directory, since its real location may differ (see findAlias), and, with a
+// driver's policy, for a path in the directories of the pods, since the volume's driver must be
+// checked (see checkPublished).
 func (p *Policy) canBeAskedByName(path Path) bool {
 	return path.volume == "" && path.root.equal(p.system.kubelet) &&
 		(p.territory == nil || !path.full().inside(p.territory.pods))

@@ -91,9 +91,8 @@ func hasNoRoom(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect)
 }
 
-// denyCreation adds or removes the entry in the access list of the directory f that keeps new files
-// and directories out. If the directory or its file system has no access list, denyCreation is a
-// no-op.
+// denyCreation adds or removes the access list entry that keeps new files and directories out of
+// the directory f. If the directory or its file system has no access list, denyCreation is a no-op.
 func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
 	if !f.entry.walk.policy.deniesCreation {
 		return nil
@@ -213,10 +212,10 @@ func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 // waits for the end of the call even if ctx ends: the call must end while the path is held.
 //
 // Undocumented: how Windows opens the directory, and the error for a held directory, 32 or 5. If
-// the call fails with either error while f is open, f is closed for a second call and opened again;
-// meanwhile other processes may change f. During the second call the parent directory must not
-// become a link. Only an empty directory can become one, and callMountManager creates a file in the
-// parent directory. Windows deletes the file with its handle.
+// the call fails with either error while f is open, f is closed, the call is repeated, and f is
+// opened again; meanwhile other processes may change f. During the repetition the parent directory
+// must not become a link. Only an empty directory can become one, and callMountManager creates a
+// file in the parent directory. Windows deletes the file with its handle.
 func (f *File) callMountManager(ctx context.Context, call func(ctx context.Context, path string) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -105,7 +105,7 @@ func checkName(name string) error {
 
 // reserved reports whether Win32 takes name as a device, whatever follows a dot in the name.
 func reserved(name string) bool {
-	// Nearly all names of files fail this quick check.
+	// This quick check settles nearly all names.
 	if len(name) < 3 || !slices.ContainsFunc([]string{"CON", "PRN", "AUX", "NUL", "COM", "LPT"},
 		func(device string) bool { return strings.EqualFold(name[:3], device) }) {
 		return false

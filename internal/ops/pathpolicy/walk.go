@@ -362,7 +362,7 @@ func Missing(err error) bool {
 }
 
 // Entry is the last element of a path, or a name in an open directory: the place of a file,
-// existing or new. The directory is held, and an attacker cannot move the entry elsewhere.
+// existing or new. The directory is held, and an attacker cannot redirect the entry.
 type Entry struct {
 	walk  *walk
 	dir   *File    // below which the entry is; nil if it is start

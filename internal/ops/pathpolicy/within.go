@@ -29,9 +29,9 @@ type territory struct {
 
 // Territory is the part of the allowed directories that belongs to one driver: its directories, and
 // its published paths, pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. Kubelet names the owner of
-// a published path: before a publish, kubelet writes the driver's name to vol_data.json beside the
-// path, and removes the file after the unpublish (see checkPublished). Drivers publish by links,
-// and mount volumes in their own directories.
+// a published path: before the driver publishes a volume there, kubelet writes the driver's name to
+// vol_data.json beside the path, and removes the file after the driver has unpublished the volume
+// (see checkPublished). Drivers publish by links, and mount volumes in their own directories.
 type Territory struct {
 	// Driver is the name of one of Options.Drivers.
 	Driver string
@@ -44,9 +44,9 @@ type Territory struct {
 }
 
 // Within returns the same policy for one driver: only paths in t are allowed. A walk still begins
-// at the allowed directory, since pods and drivers may have write access between the allowed
-// directory and the driver's. The driver's [System] checks the owner of a volume behind a mount
-// point: it refuses to open other drivers' volumes.
+// at the allowed directory, since others than the administrator may have write access between the
+// allowed directory and the driver's. The driver's [System] checks the owner of a volume behind a
+// mount point: it refuses to open other drivers' volumes.
 func (p *Policy) Within(t Territory) *Policy {
 	q := *p
 	q.log = cmp.Or(t.Logger, p.log)

@@ -200,7 +200,7 @@ func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other 
 }
 
 // checkWithPortals adds a pattern that matches disks of another driver's portals. Disks of portals
-// never match a pattern without a bus and a target: see [asked.fits].
+// never match a pattern with neither a bus nor a target: see [asked.fits].
 func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place) {
 	switch allISCSI := (DiskPattern{Bus: csiproxy.BusISCSI}); {
 	case allISCSI.isWithin(pattern):

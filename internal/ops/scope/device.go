@@ -133,9 +133,9 @@ func (d *sickDisk) Close() error {
 // was opened.
 //
 // If an earlier disk with the same number identified its owner, only the same driver can own the
-// disk now, and mount points in the directories of others are ignored: they may be planted. If they
-// are too many to list, the volume counts as mounted in the directories of the earlier owner. A
-// volume that fails to answer proves nothing.
+// disk now, and mount points in the directories of others are ignored: they may be planted. If the
+// mount points are too many to list, the volume counts as mounted in the directories of the earlier
+// owner. A volume that fails to answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	last, isKnown := s.table.lastOwners.Load(n)
 	if isKnown && last != s.driver.Name {
@@ -184,7 +184,7 @@ func numberOf(path string) csiproxy.DiskNumber {
 
 // openVolume opens a volume, given by a path that begins with its name. The open requests no
 // access, and the handle takes no part in sharing. While the volume is open, openVolume calls use,
-// which may take the name. It fails unless the driver owns all disks under the volume.
+// which may take the name. openVolume fails unless the driver owns all disks under the volume.
 //
 // A handle belongs to one volume for good. A disk keeps its number while it is there, and the mount
 // manager reserves a volume's name while the volume is there. If the volume's extents on the handle

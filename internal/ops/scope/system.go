@@ -122,8 +122,9 @@ func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) 
 
 // FormatVolume checks that the driver owns the volume, and then formats the volume. Windows refuses
 // to format an open volume, and takes the name. Callers hold the lock of the volume's disk, and no
-// operation takes the disk offline. Another volume is formatted only if, between check and format,
-// the disk is pulled, and another driver's disk comes online with a volume of the same name.
+// operation takes the disk offline meanwhile. Another volume is formatted only if, between check
+// and format, the disk is pulled, and another driver's disk comes online with a volume of the same
+// name.
 func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOptions) error {
 	if err := s.checkVolume(ctx, name, toUse); err != nil {
 		return err

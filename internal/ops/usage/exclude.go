@@ -84,9 +84,9 @@ func (b *lockedBytes) leave(offset int64) {
 	}
 }
 
-// exclude keeps further processes with this package away from an object until include is called.
-// Such a process is a driver with the library, beside the daemon. The lock is needed because
-// Windows has no call to check and change an object in one step.
+// exclude locks an object against other processes that use this package, until include is called.
+// An example is a driver with the library, beside the daemon. The lock is needed because Windows
+// has no call to check and change an object in one step.
 //
 // The lock is a locked byte of a file. The lock takes no disk space, and Windows removes it at the
 // end of the process, even after a crash. Only SYSTEM and Administrators can open the file and hold

@@ -291,9 +291,9 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 // tryTimeout is the maximum wait of TryLockVolume.
 const tryTimeout = time.Second
 
-// TryLockVolume is LockVolumeAlone for a caller that only releases, while it holds directories
-// open. The current holder of the lock may be waiting for one of the directories, and TryLockVolume
-// gives up after tryTimeout. The error is then csiproxy.ErrUnavailable.
+// TryLockVolume is LockVolumeAlone for a caller that holds directories open and only ends uses. The
+// current holder of the lock may be waiting for one of the directories, and TryLockVolume gives up
+// after tryTimeout. The error is then csiproxy.ErrUnavailable.
 func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

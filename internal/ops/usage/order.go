@@ -6,11 +6,11 @@ package usage
 // Order of locks. Locks of different objects are independent; locks of the same object exclude each
 // other, in one process and between processes. Locks of two drivers never exclude each other: a
 // disk's number or a volume's name may belong to another driver a moment later. The node's lock of
-// a disk excludes the disk's driver, or all drivers if the owner may change while the disk is
-// there. A driver that only presumes to own a sick disk excludes the node. For all other objects
-// the node's locks exclude all drivers. A driver's lock of a missing volume, or of a foreign
-// volume, excludes only the driver's own calls: the volume may belong to a driver without its own
-// endpoints.
+// a disk excludes the disk's driver, or all drivers if the disk's owner is unknown or may change
+// while the disk is there. A driver that only presumes to own a sick disk excludes the node. For
+// all other objects the node's locks exclude all drivers. A driver's lock of a missing volume, or
+// of a foreign volume, excludes only the driver's own calls: the volume may belong to a driver
+// without its own endpoints.
 //
 //	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume

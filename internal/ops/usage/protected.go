@@ -34,7 +34,7 @@ func (f *Finder) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bo
 
 // MissingVolumes reports, for each volume that the administrator protects by name, whether the
 // volume is missing from the node's disks. The name then protects nothing. The volume's disk may
-// still arrive, or another program may give a disk the volume.
+// still arrive, or another program may still create the volume on a disk.
 func (f *Finder) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	missing := make(map[string]bool)
 	for _, name := range f.SharedFinder.paths.ProtectedByName() {

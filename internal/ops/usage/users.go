@@ -33,7 +33,7 @@ func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (wi
 	return extents[0], nil
 }
 
-// ErrSpread is the error for a volume without a disk part, or with more than one.
+// ErrSpread is the error for a volume on several parts of disks, or on none.
 func ErrSpread(parts int) error {
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
@@ -219,7 +219,7 @@ func (f *Finder) withoutPath(err error) error {
 }
 
 // MountsOf returns the mount points of a disk's volumes in the allowed directories. MountsOf
-// searches the directories, and leaves the disk alone. If the search may have missed mounts,
+// searches the directories, and never queries the disk. If the search may have missed mounts,
 // MountsOf returns an error.
 func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []string, _ error) {
 	owner, err := f.ownerOfDisk(ctx, n)
