@@ -49,10 +49,10 @@ func (i *Initiator) awaitDisks(ctx context.Context, at place, iqn csiproxy.IQN) 
 // devices are the devices of a target, as listed by the initiator.
 type devices struct {
 	sessions int
-	ended    bool                  // one of the sessions ended during the query
+	ended    bool                  // a session ended during the query
 	total    int                   // of all kinds
-	pending  int                   // disks that haven't arrived
-	numbers  []csiproxy.DiskNumber // of those that have, sorted
+	pending  int                   // disks yet to arrive
+	numbers  []csiproxy.DiskNumber // of the arrived disks, sorted
 }
 
 func (d devices) complete() bool {
@@ -77,7 +77,7 @@ func (i *Initiator) disks(ctx context.Context, at place, iqn csiproxy.IQN) (devi
 		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
-		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // there may be another one now
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // there may be a new session now
 			found.ended = true
 			continue
 		}
@@ -116,7 +116,7 @@ func (i *Initiator) rescan(ctx context.Context) error {
 // LUN is a logical unit of a target.
 type LUN struct {
 	csiproxy.ISCSILUN
-	Portal csiproxy.ISCSIPortal // through which the session leads; the zero value while it has no connection
+	Portal csiproxy.ISCSIPortal // the session's portal; the zero value while the session has no connection
 }
 
 // LUNs maps the disks of the node to their targets and logical units.
@@ -130,7 +130,7 @@ func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]LUN, erro
 		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
-		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // the session has ended meanwhile
 			continue
 		}
 		if err != nil {

@@ -58,7 +58,7 @@ type Initiator struct {
 	options Options
 
 	mu        sync.Mutex
-	ofDrivers map[string]bool // targets that a driver has connected by ConnectTarget, by name in lower case
+	ofDrivers map[string]bool // targets connected by a driver through ConnectTarget, by name in lower case
 }
 
 // New returns the operations on the initiator of sys.
@@ -112,7 +112,7 @@ func (i *Initiator) call(ctx context.Context, f func() error) error {
 	if s, queryErr := i.sys.QueryService(ctx, serviceName); queryErr != nil || s.State == win.ServiceRunning {
 		return err
 	}
-	if err := i.startService(ctx); err != nil { // it was stopped meanwhile
+	if err := i.startService(ctx); err != nil { // the service was stopped meanwhile
 		return err
 	}
 	return f()

@@ -89,7 +89,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if errors.Is(err, winerr.ISDSCTargetNotFound) { // it has gone meanwhile
+		if errors.Is(err, winerr.ISDSCTargetNotFound) { // the target has gone meanwhile
 			continue
 		}
 		if err != nil {

@@ -273,7 +273,7 @@ func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) erro
 		return err
 	}
 	for _, s := range sessions {
-		if len(s.Portals) == 0 && !i.areAll(at.owners) { // it may be another owner's, who isn't excluded
+		if len(s.Portals) == 0 && !i.areAll(at.owners) { // another owner may use the session: its calls are not excluded
 			return csiproxy.Errorf(csiproxy.ErrUnavailable, "a session with the target has no connection now; try again later")
 		}
 		err := i.sys.LogoutISCSITarget(ctx, s.ID)
@@ -285,7 +285,7 @@ func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) erro
 		if listErr != nil {
 			return listErr
 		}
-		if slices.ContainsFunc(left, func(l win.ISCSISession) bool { return l.ID == s.ID }) { // else it has ended by itself
+		if slices.ContainsFunc(left, func(l win.ISCSISession) bool { return l.ID == s.ID }) { // otherwise the session has ended by itself
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) e
 			return false, endedAgain(s)
 		}
 		if s.State != win.ServiceStopped {
-			return false, nil // on its way, in whatever direction
+			return false, nil // starting or stopping
 		}
 		err = m.StartService(ctx, name)
 		if errors.Is(err, winerr.ErrorServiceAlreadyRunning) { // started by somebody else
@@ -100,7 +100,7 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 		for _, dependent := range dependents {
 			err := stop(ctx, m, log, dependent)
 			gone := errors.Is(err, winerr.ErrorServiceDoesNotExist)
-			again := errors.Is(err, winerr.ErrorDependentServicesRunning) // the next round sees to it
+			again := errors.Is(err, winerr.ErrorDependentServicesRunning) // left to the next round
 			if err != nil && !gone && !again {
 				return &csiproxy.Error{Object: "dependent service " + dependent, Err: err}
 			}
@@ -131,10 +131,10 @@ func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) er
 			return false, nil
 		}
 		err = m.StopService(ctx, name)
-		if errors.Is(err, winerr.ErrorServiceNotActive) { // it has stopped meanwhile
+		if errors.Is(err, winerr.ErrorServiceNotActive) { // the service has stopped meanwhile
 			return true, nil
 		}
-		if errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl) { // it is about to change its state
+		if errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl) { // the service is about to change its state
 			return false, nil
 		}
 		asked, last = asked+1, time.Now()

@@ -72,7 +72,7 @@ func SystemSerial(raw []byte) (string, error) {
 // structure is one structure of the tables.
 type structure struct {
 	formatted []byte   // the header and the fields
-	strings   [][]byte // to which the fields refer by number, from 1 on
+	strings   [][]byte // the fields refer to the strings by number, from 1 on
 }
 
 // next takes the first structure off the table.

@@ -51,7 +51,7 @@ func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.Seria
 // the identifiers.
 func (h Hardware) identity() string {
 	descriptor := h.Descriptor
-	descriptor.Revision = "" // that of the firmware, which may change while the disk is open
+	descriptor.Revision = "" // the firmware may change while the disk is open
 	s := fmt.Sprintf("%+v %v", descriptor, h.DescriptorErr)
 	if !h.hasSerial() {
 		s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
@@ -227,7 +227,7 @@ func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 		return nil, err
 	}
 	isSame := false
-	defer func() { // also after a panic, which the daemon survives
+	defer func() { // even after a panic: the daemon survives panics
 		if !isSame {
 			h.Close()
 		}

@@ -35,7 +35,7 @@ type run struct{ offset, length int64 }
 // Recognise describes what the size bytes of r hold, in words that complete "it holds …"; "" for
 // unknown contents. The medium is read in multiples of sectorSize.
 //
-// Recognise knows the signatures of known formats and protects the data of other systems from being
+// Recognise knows the signatures of known formats, to keep data of other systems from being
 // overwritten. Random leftovers on a recycled disk are no reason to refuse the disk. A BitLocker
 // volume without its boot sector stays unknown: the other copies of BitLocker's metadata have no
 // fixed offset.
@@ -99,7 +99,7 @@ func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []r
 		if err != nil {
 			return m, fmt.Errorf("reading %d bytes at %d: %w", p.length, p.offset, err)
 		}
-		p.b = p.b[:n] // what the medium can't give is left out
+		p.b = p.b[:n] // a short read is kept as it is
 	}
 	return m, nil
 }

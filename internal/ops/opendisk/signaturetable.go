@@ -205,7 +205,7 @@ func isHFS(b []byte) bool {
 	return len(b) >= 24 && be.Uint32(b[20:]) > 0 && be.Uint32(b[20:])%512 == 0
 }
 
-// isMinix checks that the map of inodes has room for them, and the size of zones, always equal to
+// isMinix checks that the inode map has room for all inodes, and the size of zones, always equal to
 // the size of blocks. Numbers have the byte order of the magic.
 func isMinix(b []byte) bool {
 	if len(b) < 32 {

@@ -28,7 +28,7 @@ func overdueAfter(call string) time.Duration {
 	if call == win.CallRepairVolume {
 		return repairTimeout
 	}
-	if call == win.IoctlDiskAreVolumesReady.String() { // it is there to wait
+	if call == win.IoctlDiskAreVolumesReady.String() { // a call that waits by design
 		return time.Minute
 	}
 	if mayTakeLonger[call] {

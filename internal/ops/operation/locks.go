@@ -18,9 +18,9 @@ type Locks struct {
 }
 
 type lock struct {
-	free   chan struct{} // has a value while nobody holds the lock
-	users  int           // the holder and those who wait
-	holder *Tracker      // of the operation that holds the lock; nil if it has none
+	free   chan struct{} // has a value while the lock is free
+	users  int           // the holder and the waiting callers
+	holder *Tracker      // of the operation that holds the lock; may be nil
 	since  time.Time     // when the holder took the lock
 }
 

@@ -91,7 +91,7 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 	}
 	// f also sees the end of ctx, and may stop waiting for a call at any moment. Ask only once.
 	call, waits := t.Oldest()
-	if !waits { // then f ends by itself, and says what it waited for
+	if !waits { // f then ends by itself, and its error names the call
 		select {
 		case outcome := <-done:
 			return outcome.Get()

@@ -39,10 +39,10 @@ func (c Call) Refusal() error {
 type call struct {
 	Call
 	share   bool
-	late    bool // when the table was last checked, it took longer than calls of its name should
-	overdue bool // since then it has had timeToTakeAnswer more
+	late    bool // took longer than overdueAfter at the last check
+	overdue bool // was late, and still unanswered at the next check
 
-	begun chan error // of a call that waits: gets nil when it may begin, or why it may not
+	begun chan error // of a waiting call: gets nil when the call may begin, or its refusal
 }
 
 // table has the calls under way or waiting to begin.
@@ -50,11 +50,11 @@ type table struct {
 	log *slog.Logger
 
 	mu       sync.Mutex         // guards all below; held for moments
-	objects  map[string][]*call // those under way on each object, oldest first
-	waiting  []*call            // in the order in which they came
+	objects  map[string][]*call // calls under way on each object, oldest first
+	waiting  []*call            // in the order of their arrival
 	underWay int
-	ofShares int // those under way that may wait for an SMB server
-	overdue  int // of those under way
+	ofShares int // calls under way that may wait for an SMB server
+	overdue  int // overdue calls under way
 	refused  uint64
 	watching bool // a timer runs until the next check
 }
@@ -88,7 +88,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 	}
 	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
-	} else if !c.Since.IsZero() { // it was let in when ctx ended
+	} else if !c.Since.IsZero() { // the call was admitted when ctx ended
 		t.end(c)
 	}
 	return nil, err
@@ -241,10 +241,10 @@ func (t *table) end(c *call) {
 // Load is the number of Windows calls under way, waiting and refused.
 type Load struct {
 	Running int    // calls under way, overdue ones included
-	Overdue int    // of these, calls that take longer than they should
+	Overdue int    // running calls that are overdue
 	Waiting int    // calls that wait to begin
 	Refused uint64 // calls refused so far
-	Hanging []Call // the overdue ones, the oldest maxHanging of them, in their order
+	Hanging []Call // the oldest overdue calls, at most maxHanging, oldest first
 }
 
 // Plus returns the sum of two loads.

@@ -13,11 +13,11 @@ import (
 // Tracker knows the Windows calls that delay an operation, or a run shared by several. A caller
 // that stops waiting for the operation names the oldest call in its error.
 type Tracker struct {
-	operation string // the operation's name, for the errors of those who wait for its locks; set before it begins
+	operation string // the name, for errors of operations that wait for its locks; set before the operation begins
 
 	mu    sync.Mutex
 	calls []*call    // under way, oldest first
-	waits []*Tracker // of the operations and runs that this one waits for; never in a circle
+	waits []*Tracker // of the operations and runs that delay the operation; never in a circle
 }
 
 type trackerKey struct{}

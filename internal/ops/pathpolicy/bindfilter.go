@@ -46,7 +46,7 @@ func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) 
 		return e.openByPath(ctx, o)
 	}
 	if several || !errors.Is(err, winerr.ErrorReparsePointEncountered) {
-		return f, err // one of several elements may really be a link
+		return f, err // an element may really be a link
 	}
 	if e.dir.entry.dir == nil {
 		e.walk.filtered = true
@@ -80,10 +80,10 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 				return nil, err
 			}
 		}
-		return nil, winerr.ErrorFileNotFound // others make and remove it all the time
+		return nil, winerr.ErrorFileNotFound // others keep making and removing the entry
 	}
 	mayBeLink := o.Options&win.FileOpenReparsePoint != 0
-	o.Options |= win.FileOpenReparsePoint // by its path, a link would be followed
+	o.Options |= win.FileOpenReparsePoint // an open by path would follow a link
 	made := o.Disposition == win.FileCreate
 	if made {
 		o.Access |= win.Delete

@@ -22,7 +22,7 @@ type LinkKind int
 
 // Kinds of links.
 const (
-	LinkOutside  LinkKind = iota // to somewhere that isn't allowed, or unknown
+	LinkOutside  LinkKind = iota // to a place that is forbidden or unknown
 	LinkInside                   // a symlink or junction to a Path
 	LinkToVolume                 // a mount point of a volume, or a link to its root
 	LinkToShare                  // a symlink to a UNC path
@@ -233,7 +233,7 @@ func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
 		names = dir.full().names
 	}
 	if strings.HasPrefix(target, `\`) {
-		names = nil // the target is relative to the drive or volume, and not to dir
+		names = nil // the target is relative to the drive or volume
 	}
 	for name := range strings.SplitSeq(target, `\`) {
 		switch {

@@ -66,7 +66,7 @@ const (
 const (
 	csiVolumes = "kubernetes.io~csi"
 	csiMount   = "mount"         // the link
-	csiData    = "vol_data.json" // which volume of which driver it is; made before the link, and removed after it
+	csiData    = "vol_data.json" // names the volume and its driver; made before the link, and removed after it
 )
 
 // PublishedAt parses the path of a pod's link to a CSI volume, and returns the UID of the pod and
@@ -218,7 +218,7 @@ func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomp
 
 type linkSearch struct {
 	policy     *Policy
-	driver     string // whose directories are searched; "" for those that are no driver's
+	driver     string // the owner of the searched directories; "" for directories without a driver
 	found      []FoundLink
 	incomplete error // the first reason
 	left       int   // how many more entries may be checked
@@ -244,7 +244,7 @@ func (s *linkSearch) mayGoOn() bool {
 func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 	dir, err := w.enter(ctx, top, win.FileOpen)
 	if w.isSystem(top) {
-		return nil // no operation makes a link there
+		return nil // operations never make links there
 	}
 	if err != nil {
 		return err
@@ -315,13 +315,13 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 // link adds e to the found links, if it is still a link.
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	_, ofPod := e.walk.policy.belowPods(e.path())
-	if ofPod { // a pod whose volume is a directory of the node can keep it from being opened
+	if ofPod { // a pod with a volume in a directory of the node can block the open
 		defer func(left time.Duration) { e.walk.waitLeft = left }(e.walk.waitLeft)
 		e.walk.waitLeft = 0
 	}
 	link, err := e.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) || ofPod && errors.Is(err, winerr.ErrorDeletePending) {
-		return nil // what is being deleted can't be opened, and so isn't used
+		return nil // a link being deleted cannot be opened, and is unused
 	}
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err error) {
 	path := e.path()
 	if e.walk.isSystem(path) {
-		return nil // no operation makes a link there
+		return nil // operations never make links there
 	}
 	if depth == 1 && e.walk.policy.holdsAllowed(path) {
 		depth = 0
@@ -343,7 +343,7 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	names, ok := e.walk.policy.belowPods(path)
 	isPod := ok && len(names) == 1
 	if depth == maxLinkDepth || !isPod && isPodsOwn(append(names, csiMount)) {
-		return nil // nothing in it is searched
+		return nil // the search ends here
 	}
 	dir, err := e.openPlain(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) {

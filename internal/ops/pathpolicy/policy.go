@@ -20,15 +20,15 @@ const DefaultKubeletPath = `C:\var\lib\kubelet`
 // Policy is the fixed set of allowed directories and protected volumes.
 type Policy struct {
 	allowed []location // as given; the first is the kubelet directory
-	roots   []location // those that lie in no other
+	roots   []location // the outermost allowed directories
 
 	system systemPaths
 
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
-	territory *territory // of the one driver that may touch nothing else; nil for all of the node
+	territory *territory // of the policy's driver; nil for the whole node
 
-	drivers     map[string][]location // the directories of each driver of the node that has its own
+	drivers     map[string][]location // the own directories of the node's drivers, by driver
 	reformat    map[string][]location // see MayReformatAt, by driver; "" for the whole node
 	linkEntries int                   // maxLinkEntries, but in tests
 
@@ -180,7 +180,7 @@ const (
 // ignored. A path that begins with one backslash is on the drive of the kubelet directory: kubelet
 // gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
-	if len(path) > maxLength && win.NameLength(path) > maxLength { // len is a quick check: a unit takes a byte at least
+	if len(path) > maxLength && win.NameLength(path) > maxLength { // len is a quick check: each unit takes at least a byte
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
 	}
 	l, err := split(path, p.allowed[0].drive)
@@ -190,7 +190,7 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	parsed, ok := p.locate(l)
 	if !ok {
 		kind := csiproxy.ErrInvalidArgument
-		if p.territory != nil { // a driver doesn't learn which directories are allowed beside its own
+		if p.territory != nil { // a driver must not learn the other allowed directories
 			kind = csiproxy.ErrPermissionDenied
 		} else if err := p.system.check(l); err != nil && slices.ContainsFunc(p.roots, l.inside) {
 			return Path{}, err

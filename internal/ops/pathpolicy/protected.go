@@ -36,7 +36,7 @@ func protectedVolume(name string) (string, error) {
 
 // ProtectedByName returns the names of the volumes in Options.ProtectedVolumes: drive letters, such
 // as D:, and volume ids.
-func (p *Policy) ProtectedByName() []string { return p.protected[1:] } // the first is that of C:
+func (p *Policy) ProtectedByName() []string { return p.protected[1:] } // the first is C:
 
 // VolumeNamed returns the volume, \\?\Volume{guid}\, with a drive letter or volume id; "" if the
 // letter is free.
@@ -125,7 +125,7 @@ func withFile(ctx context.Context, sys System, path string, use func(f win.File)
 	if err != nil {
 		return err
 	}
-	defer func() { // also after a panic, which the daemon survives
+	defer func() { // even after a panic: the daemon survives panics
 		err = cmp.Or(err, f.Close())
 	}()
 	return use(f)

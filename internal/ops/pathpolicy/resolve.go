@@ -18,10 +18,10 @@ type Kind int
 
 // Kinds.
 const (
-	Nothing         Kind = iota // nothing is there, or one of the directories to it isn't
-	PlainDirectory              // a directory, and no link
+	Nothing         Kind = iota // the path, or a directory on the way, is missing
+	PlainDirectory              // a directory without a link
 	PlainFile                   // a file
-	MountedVolume               // a directory at which a volume is mounted
+	MountedVolume               // a mount point of a volume
 	SharedDirectory             // a UNC path
 )
 

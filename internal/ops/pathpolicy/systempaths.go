@@ -44,7 +44,7 @@ func mayBeShort(name string) bool { return strings.Contains(name, "~") && shortN
 // Operations leave them alone, even in an allowed directory.
 type systemPaths struct {
 	all     []location // of Windows and of the daemon
-	kubelet location   // kubelet's directory, of which isOfKubelet says what is its own
+	kubelet location   // kubelet's directory; isOfKubelet knows kubelet's own names
 }
 
 // newSystemPaths returns the system paths of a node, including the daemon's own files. Files
@@ -123,7 +123,7 @@ func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
 		return nil
 	}
 	final, err := root.handle.FinalPath(ctx)
-	if errors.Is(err, fs.ErrNotExist) { // it is on a share, where the node has nothing of its own
+	if errors.Is(err, fs.ErrNotExist) { // on a share, which never holds the node's own files
 		return nil
 	}
 	if err != nil {

@@ -30,12 +30,12 @@ type walk struct {
 	policy   *Policy
 	sys      System
 	files    []*File       // in the order in which they were opened
-	at       *File         // the directory that the walk has come to; nil before the first
+	at       *File         // the current directory of the walk; nil before the first
 	links    int           // how many were followed
-	waitLeft time.Duration // how long the operation may still wait for others
+	waitLeft time.Duration // the remaining wait for files that others have open
 	filtered bool          // a bind filter answers relative opens: see openAt
 	holdsAll bool          // all directories on the way: see Hold
-	alias    *alias        // of the allowed directory that was entered last; nil if it is where its path says
+	alias    *alias        // of the last entered allowed directory; nil if its path is its real location
 }
 
 const (
@@ -309,7 +309,7 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, missing{err}
 	}
-	if winerr.IsGone(err) { // this says nothing about what is at the path
+	if winerr.IsGone(err) { // the path may still exist
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
 			Err: err}
 	}

@@ -210,7 +210,7 @@ func driverOfVolumeBelow(ctx context.Context, dir *File, names []string) (driver
 func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 	o := win.OpenOptions{
 		Access:  win.FileListDirectory | win.FileReadAttributes | win.Synchronize, // the first is FILE_READ_DATA
-		Share:   win.ShareRead | win.ShareWrite | win.ShareDelete,                 // kubelet may replace or remove it meanwhile
+		Share:   win.ShareRead | win.ShareWrite | win.ShareDelete,                 // kubelet may replace or remove the file meanwhile
 		Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint | win.FileOpenForBackup, Disposition: win.FileOpen,
 	}
 	f, err := e.walk.hold(ctx, e, o)

@@ -30,7 +30,7 @@ const (
 type Place struct {
 	Driver int // index
 	Field  string
-	Index  int // in the field, unless that is the name
+	Index  int // in the field; 0 for the name
 }
 
 // Problem is a mistake at a place.

@@ -80,7 +80,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 	isSick := err != nil && to == toRelease && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
 	if isSick {
 		owner = s.driver.Name
-		_, err = h.Number(ctx) // a disk that is still there had the number when its volume said that it lies there
+		_, err = h.Number(ctx) // a disk still present had the number when its volume was queried
 	}
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@
 //
 // The node's drivers and their resources are a fixed table ([Table]). A driver's operations get a
 // [System] in place of the node's: to the driver, the disks, volumes, shares and targets of other
-// drivers are missing. The operations are unaware of drivers. System checks the owner of
+// drivers are missing. The operations are unaware of drivers. System identifies the owners of
 //
 //   - disks and volumes: by the identity of the disk, on the opened handle
 //   - paths: [github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy.Policy.Within]
@@ -72,7 +72,7 @@ type Table struct {
 	sys     win.System
 	drivers []Driver
 	log     *slog.Logger
-	several sync.Map // the disks that were logged as fitting several drivers, as texts
+	several sync.Map // logged disks that match several drivers, by their texts
 	// lastOwners are the drivers of the last disks that identified themselves, by disk number; ""
 	// for a disk without a driver.
 	lastOwners sync.Map
@@ -280,7 +280,7 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 	if err != nil {
 		return "", nil, err
 	}
-	left := slices.Clone(sessions) // those that haven't answered
+	left := slices.Clone(sessions) // the silent sessions
 	ownerOf := func(s win.ISCSISession) (driver string) {
 		if len(s.Portals) > 0 {
 			driver, _ = t.OwnerOfPortal(s.Portals[0])
@@ -317,7 +317,7 @@ func (t *Table) targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
 	return func(ctx context.Context, s win.ISCSISession) (bool, error) {
 		devices, err := sys.ISCSISessionDevices(ctx, s.ID)
-		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // the session has ended meanwhile
 			return false, nil
 		}
 		if err != nil {

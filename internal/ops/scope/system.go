@@ -32,7 +32,7 @@ type System struct {
 	table     *Table
 	driver    Driver
 	driversAt driversAt
-	sick      sync.Map // the sick disks that are open now, *sickDisk
+	sick      sync.Map // the open sick disks, *sickDisk
 }
 
 // driversAt returns the drivers whose own directories hold a volume's mount points, as listed by
@@ -279,7 +279,7 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	}
 	id, err = s.System.LoginISCSITarget(ctx, l)
 	switch {
-	case errors.Is(err, winerr.ISDSCNotFound): // another driver's portal has made the target known, and this one hasn't it
+	case errors.Is(err, winerr.ISDSCNotFound): // only another driver's portal has the target
 		err = winerr.ISDSCTargetNotFound
 	case winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists):
 		// Another driver's session may have no connection now. A target at none of the driver's

@@ -156,7 +156,7 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (
 // wayToShare returns the root of the share at the end of a link, and the links on the way. If the
 // link leads elsewhere, root is "".
 func wayToShare(l pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
-	for len(chain) < usage.MaxLinksFollowed { // or it is a circle, or too long
+	for len(chain) < usage.MaxLinksFollowed { // longer ways are circles or count as leading elsewhere
 		chain = append(chain, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
 			return chain, remote.Root()

@@ -124,7 +124,7 @@ func (l *logOns) probe(path win.UNCPath, probe func() error) error {
 	case l.mapped[path.Root()] != id: // the answer is about an earlier mapping
 	case isRefusal(err):
 		l.refuse(path, "", err, account, keys...)
-	case err == nil && l.windows[share] != nil: // the session had gone, so Windows has logged on
+	case err == nil && l.windows[share] != nil: // the session had gone, and Windows has logged on again
 		l.accept(account)
 	default:
 		l.end(share)

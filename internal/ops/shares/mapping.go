@@ -26,7 +26,7 @@ type Wanted struct {
 	remote      win.UNCPath
 	credentials csiproxy.SMBCredentials
 	local       pathpolicy.Path
-	localText   string // "" if nothing is to lead to the share
+	localText   string // "" for a mapping without a link
 	// Staging applies the rules of StageShare. The directory on the share must exist. The
 	// credentials must match the mapping's. A failed staging removes its new mapping. An empty
 	// directory left by a call at the local path is replaced.
@@ -139,7 +139,7 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 	case useIt:
 		return false, err
 	case refuseCaller:
-		if !m.isUnmapped(ctx, wanted.remote) { // else another call has removed the mapping during the query of its server
+		if !m.isUnmapped(ctx, wanted.remote) { // otherwise another call has removed the mapping meanwhile
 			return false, err
 		}
 	}

@@ -86,7 +86,7 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 func (m *Mappings) record(ctx context.Context, r *usage.LockedShare, kind recordKind) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
 	err := m.makeRecord(ctx, recordName(r.Root, kind), file)
-	if errors.Is(err, fs.ErrNotExist) { // it is the first one
+	if errors.Is(err, fs.ErrNotExist) { // the first record needs the directory
 		err = m.makeRecord(ctx, "", win.OpenOptions{Disposition: win.FileOpenIf, Options: win.FileDirectoryFile})
 		if err == nil {
 			err = m.makeRecord(ctx, recordName(r.Root, kind), file)

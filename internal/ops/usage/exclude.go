@@ -100,7 +100,7 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 		return nil, err
 	}
 	bytes, isHeld := &l.options.Shared.bytes, false
-	defer func() { // also after a panic, which the daemon survives
+	defer func() { // even after a panic: the daemon survives panics
 		if !isHeld {
 			file.Close()
 		}
@@ -111,7 +111,7 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 		case err == nil:
 			isHeld = true
 			bytes.add(offset, file)
-		case isLocked(err) && bytes.join(offset): // another driver's call has locked it
+		case isLocked(err) && bytes.join(offset): // another driver's call has locked the byte
 			return nil
 		}
 		return err
@@ -167,7 +167,7 @@ func (l *Locker) lockFilePath(ctx context.Context) (string, error) {
 
 // openOwnFile opens or creates the lock file. A file of another owner is refused.
 func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error) {
-	file, err := l.openWith(ctx, path, win.FileOpen) // which needs no space, so it is tried first
+	file, err := l.openWith(ctx, path, win.FileOpen) // tried first because it needs no disk space
 	if errors.Is(err, fs.ErrNotExist) {
 		file, err = l.openWith(ctx, path, win.FileOpenIf)
 	}

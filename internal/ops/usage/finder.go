@@ -30,14 +30,14 @@ type SharedFinder struct {
 	paths   *pathpolicy.Policy
 	owners  Owners
 	log     *slog.Logger
-	drivers map[string]*Finder // those of drivers, all made before the first call
+	drivers map[string]*Finder // the drivers' finders, all made before the first call
 
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links.
 	// Concurrent calls of a driver share one search of the directories without a driver. All calls
 	// share one search of each driver's directories.
 	links, linksOfDrivers operation.NextRun[string, linkSearch]
 
-	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
+	ignored sync.Map // logged errors of Windows' files outside disks
 }
 
 // Owners tells the owning drivers, according to the file of drivers; "" means no driver.
@@ -69,7 +69,7 @@ func NewSharedFinder(sys System, paths *pathpolicy.Policy, owners Owners, log *s
 // safe for concurrent use.
 type Finder struct {
 	*SharedFinder
-	driver string             // whose finder it is; "" for the node's
+	driver string             // the finder's driver; "" for the node's finder
 	sys    System             // of the node or of the driver
 	paths  *pathpolicy.Policy // likewise
 	// whole is the system of the whole node. A driver's finder has its own, limited by the driver's

@@ -141,7 +141,7 @@ func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind,
 	if err != nil {
 		return nil, err
 	}
-	defer func() { // also after a panic, which the daemon survives
+	defer func() { // even after a panic: the daemon survives panics
 		if taken == nil {
 			unlock()
 		}
@@ -224,7 +224,7 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 	if err != nil || extent.DiskNumber != n {
 		return nil, extent, err
 	}
-	if err := lockedDisk.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+	if err := lockedDisk.Verify(ctx); err != nil { // on success, extent has this disk's number
 		return nil, extent, err
 	}
 	lies = true
@@ -270,7 +270,7 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { // also after a panic, which the daemon survives
+	defer func() { // even after a panic: the daemon survives panics
 		if locked == nil {
 			unlock()
 		}
@@ -397,7 +397,7 @@ func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (unlock 
 	case pathpolicy.SharedDirectory:
 		remote, err := win.ParseUNC(to.Target)
 		if err != nil {
-			return nil, nil // no such share can be mapped
+			return nil, nil // the share cannot be mapped
 		}
 		s, err := l.LockShareAlone(ctx, remote)
 		if err != nil {

@@ -44,7 +44,7 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 	}
 	isMounted := make(map[string]bool)
 	var outside []string
-	ofOthers := make(map[string][]string) // by the driver that holds them
+	ofOthers := make(map[string][]string) // by the driver that holds the directories
 	for _, path := range listed {
 		holder := f.SharedFinder.paths.DriverOf(path)
 		switch {
@@ -69,7 +69,7 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 		}
 		if text := path.String(); isMounted[text] {
 			paths = append(paths, text)
-			delete(isMounted, text) // Windows may list it by several paths
+			delete(isMounted, text) // Windows may list a directory by several paths
 		}
 	}
 	return paths, ctx.Err()

@@ -49,7 +49,7 @@ const (
 	volumeLock
 	serverLock
 	shareLock
-	ownVolumeLock // of a driver, whose calls alone it excludes; before volumeLock
+	ownVolumeLock // excludes only the driver's own calls; taken before volumeLock
 )
 
 var kinds = [...]string{diskLock: "disk", volumeLock: "volume", ownVolumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}

@@ -25,9 +25,9 @@ import (
 type systemDisks struct {
 	volumes map[string]string              // by the volume's name in lower case
 	disks   map[csiproxy.DiskNumber]string // by the disk's number
-	ignored []error                        // of the files that aren't on a disk
+	ignored []error                        // errors of files outside disks
 
-	mountPoints map[string]string // the volumes that Windows was asked for, by directory
+	mountPoints map[string]string // known volumes by directory
 }
 
 // systemFile is a file, directory or partition that Windows runs from.
@@ -81,7 +81,7 @@ func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck 
 			return reason, nil, nil
 		}
 		extents, err := win.ExtentsOf(ctx, volumes, win.VolumePath(volumeName))
-		if err != nil && !winerr.IsGone(err) { // Windows doesn't run from a volume that isn't there
+		if err != nil && !winerr.IsGone(err) { // Windows never runs from a missing volume
 			return "", nil, err
 		}
 		for _, e := range extents {

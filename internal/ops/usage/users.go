@@ -56,7 +56,7 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 			return err == nil, err
 		}
 		owner, err := node.ownerOfDisk(ctx, extents[0].DiskNumber)
-		if err == nil && (owner == "" || owner == f.driver) { // a sick disk of the driver's may seem to be nobody's
+		if err == nil && (owner == "" || owner == f.driver) { // a sick disk of the driver may seem to have no owner
 			err = unopened
 		}
 		return err == nil, err
@@ -94,7 +94,7 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		sys := f.whole // in the directories that are no driver's, any driver's volume may be mounted
+		sys := f.whole // any driver's volume may be mounted in directories without a driver
 		if f.driver != "" && f.paths.DriverOf(l.Path) == f.driver {
 			sys = f.sys
 		}
@@ -115,9 +115,9 @@ const MaxLinksFollowed = 63
 // FoundLinks are the links and mount points found in one search of the allowed directories.
 type FoundLinks struct {
 	All    []pathpolicy.FoundLink
-	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as win.LowerName makes it
+	ByPath map[string]pathpolicy.FoundLink // by win.LowerName of the path
 
-	drivers []*Finder // whose own directories were searched, too
+	drivers []*Finder // the drivers whose own directories were also searched
 }
 
 // newFoundLinks returns the links of a search that included the drivers' own directories.
@@ -367,7 +367,7 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 // resolvesTo reports whether a path leads to a volume or into it.
 func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id csiproxy.VolumeID) (bool, error) {
 	_, on, err := f.paths.ResolveVolume(ctx, f.sys, path)
-	if winerr.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
+	if winerr.IsGone(err) { // the path seems to lead through a missing volume; ask twice
 		_, on, err = f.paths.ResolveVolume(ctx, f.sys, path)
 		if winerr.IsGone(err) {
 			return false, nil
