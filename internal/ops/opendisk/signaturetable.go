@@ -163,7 +163,8 @@ var signatures = []signature{
 	{"a FAT file system", magics{"\xeb", "\xe9"}, offsets{0}, isFAT},
 }
 
-// alignedSignatures count from the end of a medium whose size is rounded down to a multiple of align.
+// alignedSignatures count from the end of a medium whose size is rounded down to a multiple of
+// align.
 var alignedSignatures = []struct {
 	align int64
 	signature

@@ -10,19 +10,19 @@
 //
 // [Windows] makes the calls to Windows. A call to Windows cannot be cancelled. Until Windows
 // answers, the call keeps an operating system thread. Meanwhile a CSI driver without an answer
-// repeats its request. Windows limits the number of calls under way, and a hung call holds up only
-// calls on the same object:
+// repeats its request. The type Windows limits the number of calls under way, and a hung call holds
+// up only calls on the same object:
 //
-//   - A call is overdue when it takes longer than most calls of its name. Until Windows answers, the same
-//     call on the same object is refused with csiproxy.ErrUnavailable. The error names the hung call and
-//     its beginning. Formatting and repairing are exceptions, since both may take long: the next format
-//     or repair of the volume waits instead.
+//   - A call is overdue when it takes longer than most calls of its name. Until Windows answers,
+//     the same call on the same object is refused with csiproxy.ErrUnavailable. The error names the
+//     hung call and its beginning. Formatting and repairing are exceptions, since both may take
+//     long: the next format or repair of the volume waits instead.
 //   - Each object has at most four calls under way. Further calls wait until their contexts end. An
-//     object is a disk, a volume, an SMB server, or one of the few other subjects of calls, such as a
-//     path or a service.
-//   - At most 512 calls are under way. From half of the limit on, each object is limited to one call, and
-//     hundreds of hung objects leave room for others. Calls that may wait for an SMB server can use half
-//     of the limit: the other half is for disks and files.
+//     object is a disk, a volume, an SMB server, or one of the few other subjects of calls, such as
+//     a path or a service.
+//   - At most 512 calls are under way. From half of the limit on, each object is limited to one
+//     call, and hundreds of hung objects leave room for others. Calls that may wait for an SMB
+//     server can use half of the limit: the other half is for disks and files.
 package operation
 
 import (
@@ -89,7 +89,8 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 		return outcome.Get()
 	case <-ctx.Done():
 	}
-	// f also sees the end of ctx, and may stop waiting for a call at any moment. Ask only once.
+	// f also sees the end of ctx, and may stop waiting for a call at any moment. Ask for the oldest
+	// call only once.
 	call, waits := t.Oldest()
 	if !waits { // f then ends by itself, and its error names the call
 		select {

@@ -14,8 +14,8 @@ import (
 // answer explains an error number of Windows' SMB client or of WMI during the mapping or use of a
 // share.
 type answer struct {
-	// kind is the class of the error if a mapping fails; nil means the class of the number. Only ErrUnavailable asks the
-	// caller to try again.
+	// kind is the class of the error if a mapping fails; nil means the class of the number. Only
+	// ErrUnavailable asks the caller to try again.
 	kind error
 	// remedy says in words what to do.
 	remedy string

@@ -37,8 +37,9 @@ func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
 	return err == nil && remote.MappedBy(mapped), err
 }
 
-// Describe returns what is known about the share of remote. Faults of the share are conditions of the volume. Describe fails if
-// mappings can't be listed, or if ctx ends. The server is queried only if the share is mapped.
+// Describe returns what is known about the share of remote. Faults of the share are conditions of
+// the volume. Describe fails if mappings can't be listed, or if ctx ends. The server is queried
+// only if the share is mapped.
 func (m *Mappings) Describe(ctx context.Context, remote win.UNCPath) (csiproxy.Volume, error) {
 	described := csiproxy.Volume{Share: remote.Root()}
 	mapped, err := m.List(ctx)

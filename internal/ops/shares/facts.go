@@ -18,8 +18,8 @@ import (
 type facts struct {
 	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
-	// answer is Windows' error for the root of the share; nil if the root exists, or if the root is denied and the
-	// wanted directory exists.
+	// answer is Windows' error for the root of the share; nil if the root exists, or if the root is
+	// denied and the wanted directory exists.
 	answer error
 	// disconnected is the mapping's status in Windows' list.
 	disconnected bool
@@ -82,7 +82,8 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 	return f, nil
 }
 
-// isPlain reports whether a mapping of path has no drive letter. CSI Proxy makes plain mappings of shares.
+// isPlain reports whether a mapping of path has no drive letter. CSI Proxy makes plain mappings of
+// shares.
 func isPlain(mapping win.SMBMapping, path win.UNCPath) bool {
 	remote, err := win.ParseUNC(mapping.RemotePath)
 	return err == nil && mapping.LocalPath == "" && remote.Equal(path)
@@ -93,7 +94,8 @@ func hasPlain(mappings []win.SMBMapping, path win.UNCPath) bool {
 	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, path) })
 }
 
-// isOfOtherUser reports whether the node has connections to the wanted share, all of users other than the caller's.
+// isOfOtherUser reports whether the node has connections to the wanted share, all of users other
+// than the caller's.
 func (m *Mappings) isOfOtherUser(ctx context.Context, wanted Wanted) (bool, error) {
 	connections, err := m.connections(ctx, wanted.remote)
 	return len(connections) > 0 && !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {

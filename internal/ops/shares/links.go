@@ -114,7 +114,8 @@ func (m *Mappings) keepWithoutLinks(ctx context.Context, share *usage.LockedShar
 	return m.dropRecord(ctx, share, stagedRecord)
 }
 
-// linkInstead replaces an empty directory, left by a call that has died, by a link. For anything else, the error is exists.
+// linkInstead replaces an empty directory, left by a call that has died, by a link. For anything
+// else, the error is exists.
 func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target string, isSame func(pathpolicy.Link) bool,
 	exists error) (made bool, _ error) {
 	removed, err := e.RemoveEmptyDirectory(ctx)

@@ -21,8 +21,8 @@ const (
 	// shortestWindow follows the first refusal. Each further refusal doubles the window.
 	shortestWindow = 15 * time.Second
 	longestWindow  = 2 * time.Minute
-	// keptAfter is how long a window is kept after its end. A refusal within keptAfter doubles the window;
-	// a later refusal begins with the shortest window.
+	// keptAfter is how long a window is kept after its end. A refusal within keptAfter doubles the
+	// window; a later refusal begins with the shortest window.
 	keptAfter = 10 * time.Minute
 	// maxWindows limits the windows for a driver's servers, or for servers without a driver. Beyond
 	// the limit, all windows of the driver are dropped.

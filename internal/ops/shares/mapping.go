@@ -119,7 +119,8 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 // undoTimeout bounds the removal of a failed call's mapping. The call's own context may have ended.
 const undoTimeout = 30 * time.Second
 
-// undo removes the unused mapping of a failed staging. Concurrent calls for the share make a new mapping.
+// undo removes the unused mapping of a failed staging. Concurrent calls for the share make a new
+// mapping.
 func (m *Mappings) undo(ctx context.Context, remote win.UNCPath) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -293,7 +294,8 @@ func (m *Mappings) requiresPrivacy(wanted Wanted) bool {
 	return wanted.Privacy == csiproxy.PrivacyRequired
 }
 
-// createNow calls Windows. After an unknown error, it looks for the mapping, and succeeds if the mapping exists.
+// createNow calls Windows. After an unknown error, it looks for the mapping, and succeeds if the
+// mapping exists.
 func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
 	err := m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
 		Username:       wanted.credentials.Username,

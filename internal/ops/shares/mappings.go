@@ -34,25 +34,25 @@
 //
 // Working mappings stay for everybody:
 //
-//   - A mapping has one session with its server, for the whole node. If Windows needs a new session and
-//     the server refuses, all pods are refused. While an old session works after a change of the
-//     password, the root is there.
-//   - Credentials can't be tried beside a mapping: Windows allows one user for each server, and a return
-//     to the old password is impossible because CSI Proxy doesn't know it. A caller with a wrong password
-//     may therefore cost the mapping, but only an already refused mapping.
-//   - Making a mapping again with the caller's own credentials can't help. The mapping stays, and works
-//     again once the server accepts the credentials: an account is unlocked, a domain controller learns
-//     the password.
-//   - All remaining errors count as transient: a server or network that is down, a sick disk, lack of
-//     resources. Windows then reconnects the mapping by itself. Error 67, "no such share", also counts as
-//     transient: Windows' WebDAV client gives 67 for a server that is down, and a share removed by
-//     mistake comes back.
-//   - After a restart of the node, Windows Server 2025 may list a mapping that has lost its credentials
-//     (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). The mapping then has no
-//     connection, denies access to everybody, and looks like a mapping from before a restart of the
-//     daemon.
-//   - The root is queried twice: before and after taking the lock of the server. The second query never
-//     repeats a refused log-on, since type logOns throttles log-ons.
+//   - A mapping has one session with its server, for the whole node. If Windows needs a new session
+//     and the server refuses, all pods are refused. While an old session works after a change of
+//     the password, the root is there.
+//   - Credentials can't be tried beside a mapping: Windows allows one user for each server, and a
+//     return to the old password is impossible because CSI Proxy doesn't know it. A caller with a
+//     wrong password may therefore cost the mapping, but only an already refused mapping.
+//   - Making a mapping again with the caller's own credentials can't help. The mapping stays, and
+//     works again once the server accepts the credentials: an account is unlocked, a domain
+//     controller learns the password.
+//   - All remaining errors count as transient: a server or network that is down, a sick disk, lack
+//     of resources. Windows then reconnects the mapping by itself. Error 67, "no such share", also
+//     counts as transient: Windows' WebDAV client gives 67 for a server that is down, and a share
+//     removed by mistake comes back.
+//   - After a restart of the node, Windows Server 2025 may list a mapping that has lost its
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). The mapping
+//     then has no connection, denies access to everybody, and looks like a mapping from before a
+//     restart of the daemon.
+//   - The root is queried twice: before and after taking the lock of the server. The second query
+//     never repeats a refused log-on, since type logOns throttles log-ons.
 //
 // # Other mappings of a server
 //

@@ -29,8 +29,8 @@ import (
 // directory stay.
 const recordDirectory = `csi-proxy-mappings`
 
-// recordKind is the purpose of a mapping. The character stands between server and share in the record's name; names of
-// servers have neither.
+// recordKind is the purpose of a mapping. The character stands between server and share in the
+// record's name; server names contain neither character.
 type recordKind string
 
 const (
@@ -63,7 +63,8 @@ type RecordSystem interface {
 	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
 }
 
-// openRecords opens the file name in the directory of the records, or the directory itself if name is "".
+// openRecords opens the file name in the directory of the records, or the directory itself if name
+// is "".
 func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenOptions) (win.File, error) {
 	windows, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
@@ -82,7 +83,8 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 	return file, nil
 }
 
-// record makes the record of a share before its mapping is made. isNew is false if the record existed.
+// record makes the record of a share before its mapping is made. isNew is false if the record
+// existed.
 func (m *Mappings) record(ctx context.Context, r *usage.LockedShare, kind recordKind) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
 	err := m.makeRecord(ctx, recordName(r.Root, kind), file)
@@ -149,8 +151,8 @@ func (m *Mappings) dropRecord(ctx context.Context, r *usage.LockedShare, kind re
 	return file.Delete(ctx)
 }
 
-// ForeignRecords returns the paths of damaged records and of other programs' files in the directory of the records. They are
-// ignored until an administrator removes them.
+// ForeignRecords returns the paths of damaged records and of other programs' files in the directory
+// of the records. They are ignored until an administrator removes them.
 func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ error) {
 	_, names, err := records(ctx, sys)
 	if err != nil || len(names) == 0 {
@@ -223,8 +225,8 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	return nil
 }
 
-// staleTimeout is how long a query of mappings waits for the locks to drop a record. The owner of the locks may wait
-// for a silent server. Then the next query drops the record.
+// staleTimeout is how long a query of mappings waits for the locks to drop a record. The owner of
+// the locks may wait for a silent server. Then the next query drops the record.
 const staleTimeout = time.Second
 
 // maxDropped is how many records a query of mappings drops. Each call that ends before its server

@@ -19,8 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// remove removes a mapping of a locked share by its name in Windows' list, and reports whether the mapping existed. Open
-// files break. All removals use remove.
+// remove removes a mapping of a locked share by its name in Windows' list, and reports whether the
+// mapping existed. Open files break. All removals use remove.
 func (m *Mappings) remove(ctx context.Context, r *LockedMapping, name string) (removed bool, _ error) {
 	err := m.sys.RemoveSMBGlobalMapping(ctx, name)
 	removed = err == nil
@@ -146,7 +146,8 @@ func (q *requests) of(remote win.UNCPath) request {
 	return q.byRoot[remote.Root()]
 }
 
-// clear drops the requests for a share. The lock of the share keeps other calls from making requests meanwhile.
+// clear drops the requests for a share. The lock of the share keeps other calls from making
+// requests meanwhile.
 func (q *requests) clear(r *usage.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,7 +165,8 @@ func (q *requests) setToGo(r *usage.LockedShare, name string) {
 	q.byRoot[r.Root] = request{toGo: toGo}
 }
 
-// setGone records the removal of all requested mappings, and drops old records: a server may have any number of shares.
+// setGone records the removal of all requested mappings, and drops old records: a server may have
+// any number of shares.
 func (q *requests) setGone(r *usage.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -296,8 +298,8 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 	return choice == replaceIt, ctx.Err()
 }
 
-// unmappedError returns the error for the removal of a missing mapping; nil if an earlier request has removed it with the
-// last link.
+// unmappedError returns the error for the removal of a missing mapping; nil if an earlier request
+// has removed it with the last link.
 func (m *Mappings) unmappedError(r *LockedMapping) error {
 	if m.requests.of(r.remote).gone.IsZero() {
 		return notMapped()
@@ -317,7 +319,8 @@ func (m *Mappings) Unlinked(ctx context.Context, remote win.UNCPath) {
 	}
 }
 
-// notMapped returns the error for the removal of a missing mapping. democratic-csi matches the text, which comes from PowerShell.
+// notMapped returns the error for the removal of a missing mapping. democratic-csi matches the
+// text, which comes from PowerShell.
 func notMapped() error {
 	return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: winerr.ErrorNotConnected}
 }

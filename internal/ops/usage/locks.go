@@ -155,7 +155,7 @@ func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind,
 	return &lock{l, unlock, include}, nil
 }
 
-// LockDisk locks the disk with the number n. If there is no such disk, the error is
+// LockDisk locks the disk with the number n. If the disk is missing, the error is
 // csiproxy.ErrNotFound; if Windows runs from the disk, csiproxy.ErrFailedPrecondition.
 //
 // LockDisk opens the disk before waiting for the lock. During the wait the disk may leave, or get

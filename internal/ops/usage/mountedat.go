@@ -17,9 +17,9 @@ import (
 
 // MountedAt returns the paths where a volume is mounted: drives, such as C:\, and directories
 // without a trailing backslash. Allowed directories are in the policy's spelling. The mount
-// manager's records may be wrong, and MountedAt also queries each directory. Directories that are
-// no mount points are left out. If a query fails with another error, MountedAt returns the error:
-// the volume may be mounted there.
+// manager's records may be wrong, and MountedAt also queries each directory. Plain directories are
+// left out. If a query fails with another error, MountedAt returns the error: the volume may be
+// mounted there.
 //
 // The holder of a directory may have planted the mount point, and may let the query hang. MountedAt
 // skips directories held by a pod, and directories held by another driver than the volume's. If the

@@ -34,7 +34,7 @@ type systemDisks struct {
 type systemFile struct {
 	what, path string
 	// mayLack allows the file to be missing, such as a file on a temporary disk lost by the
-	// machine. A missing file protects no disk, nor does a file that is on no disk.
+	// machine. A file that is missing, or not on a disk, protects no disk.
 	mayLack bool
 }
 

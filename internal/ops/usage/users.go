@@ -335,7 +335,7 @@ func unknownLinks(err error) error {
 // leadsTo reports whether a link leads to a volume or into it. leadsTo takes the links and mount
 // points on the way from all. Further links are read only on a way without any of these: links
 // inside another volume or share belong to its pods, and are no use of this volume. A way through a
-// driver's unsearched directories is no use either.
+// driver's unsearched directories is ignored too.
 func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
 	for range MaxLinksFollowed {
 		switch l.Link.Kind {
