@@ -33,8 +33,8 @@ type Options struct {
 	// Logger gets each change of the node, and problems that do not fail an operation. Default:
 	// none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new one.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// ReenumerateAdapters makes the node's storage adapters search for new disks. It is called
 	// during the wait for disks of an iSCSI target. Default: none, and Windows finds the disks by
 	// itself.
@@ -63,7 +63,7 @@ type Initiator struct {
 
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Targets = cmp.Or(o.Targets, NewTargetLocks(nil))
 	if o.OwnerOf == nil {
 		o.OwnerOf = func(win.ISCSIPortal) (string, bool) { return o.Driver, o.Driver != "" }
@@ -75,7 +75,7 @@ func New(sys System, o Options) *Initiator {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
 func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s csiproxy.Secret) (err error) {
-	defer i.options.Runner.Done("SetMutualCHAPSecret", "", time.Now(), &err)
+	defer i.options.Observer.End("SetMutualCHAPSecret", "", time.Now(), &err)
 	if err := checkSecret(s); err != nil {
 		return err
 	}

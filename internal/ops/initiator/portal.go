@@ -21,7 +21,7 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
 func (i *Initiator) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
-	defer i.options.Runner.Done("AddTargetPortal", portalObject(p), time.Now(), &err)
+	defer i.options.Observer.End("AddTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := win.ParsePortal(p)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-refreshiscsisendtargetportalw,
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
 func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (_ []csiproxy.IQN, err error) {
-	defer i.options.Runner.Done("DiscoverTargetPortal", portalObject(p), time.Now(), &err)
+	defer i.options.Observer.End("DiscoverTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := win.ParsePortal(p)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-reportiscsisendtargetportalsexw
 func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []csiproxy.ISCSIPortal, err error) {
-	defer i.options.Runner.Done("ListTargetPortals", "", time.Now(), &err)
+	defer i.options.Observer.End("ListTargetPortals", "", time.Now(), &err)
 	known, err := query(ctx, i, i.sys.ISCSISendTargetPortals)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []csiproxy.ISCSIPo
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsisendtargetportalw
 func (i *Initiator) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
-	defer i.options.Runner.Done("RemoveTargetPortal", portalObject(p), time.Now(), &err)
+	defer i.options.Observer.End("RemoveTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := win.ParsePortal(p)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (i *Initiator) isOfDriver(iqn csiproxy.IQN) bool {
 // Connect is ConnectTarget for a login with an optional mutual CHAP secret of the node. Connect
 // sets the secret if the node has to log in.
 func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (err error) {
-	defer i.options.Runner.Done("ConnectTarget", targetObject(iqn), time.Now(), &err)
+	defer i.options.Observer.End("ConnectTarget", targetObject(iqn), time.Now(), &err)
 	login, err := checkLogin(p, iqn, l)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ const logoutTimeout = 5 * time.Second
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-logoutiscsitarget,
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (err error) {
-	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
+	defer i.options.Observer.End("DisconnectTarget", targetObject(iqn), time.Now(), &err)
 	portal, err := win.ParsePortal(p)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin)
 // ConnectTarget, until the driver disconnects the target: the driver may still have to bring the
 // target's disk online.
 func (i *Initiator) LogOut(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ bool, err error) {
-	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
+	defer i.options.Observer.End("DisconnectTarget", targetObject(iqn), time.Now(), &err)
 	owners := i.Owners(p)
 	unlock, err := i.options.Targets.Lock(ctx, owners, iqn)
 	if err != nil {
@@ -301,7 +301,7 @@ func busy(err error) bool {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
 func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ []csiproxy.DiskNumber, err error) {
-	defer i.options.Runner.Done("GetTargetDisks", targetObject(iqn), time.Now(), &err)
+	defer i.options.Observer.End("GetTargetDisks", targetObject(iqn), time.Now(), &err)
 	portal, err := win.ParsePortal(p)
 	if err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ type Options struct {
 	// Logger gets each change of the node, and problems that do not fail an operation. Default:
 	// none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new one.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 }
 
 // Machine is the node as a machine. All methods are safe for concurrent use.
@@ -44,7 +44,7 @@ type Machine struct {
 
 // New returns the operations on the machine sys.
 func New(sys System, o Options) *Machine {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Machine{sys: sys, options: o}
 }
 
@@ -52,7 +52,7 @@ func New(sys System, o Options) *Machine {
 //
 // Source: https://learn.microsoft.com/windows/win32/cimwin32prov/win32-bios (SerialNumber)
 func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error) {
-	defer m.options.Runner.Done("GetBIOSSerialNumber", "", time.Now(), &err)
+	defer m.options.Observer.End("GetBIOSSerialNumber", "", time.Now(), &err)
 	table, err := m.sys.FirmwareTable(ctx)
 	if err != nil {
 		return "", err
@@ -68,7 +68,7 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error)
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
 func (m *Machine) GetService(ctx context.Context, name string) (_ published.Service, err error) {
-	defer m.options.Runner.Done("GetService", object(name), time.Now(), &err)
+	defer m.options.Observer.End("GetService", object(name), time.Now(), &err)
 	if err := win.CheckServiceName(name); err != nil {
 		return published.Service{}, err
 	}
@@ -92,7 +92,7 @@ func status(s win.ServiceState) published.ServiceStatus {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (m *Machine) StartService(ctx context.Context, name string) (err error) {
-	defer m.options.Runner.Done("StartService", object(name), time.Now(), &err)
+	defer m.options.Observer.End("StartService", object(name), time.Now(), &err)
 	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (m *Machine) StartService(ctx context.Context, name string) (err error) {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (m *Machine) StopService(ctx context.Context, name string, force bool) (err error) {
-	defer m.options.Runner.Done("StopService", object(name), time.Now(), &err)
+	defer m.options.Observer.End("StopService", object(name), time.Now(), &err)
 	if err := win.CheckServiceName(name); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 // CleanUp implements [csiproxy.StorageOperations].
 func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftovers, err error) {
-	defer s.options.Runner.Done("CleanUp", "", time.Now(), &err)
+	defer s.options.Observer.End("CleanUp", "", time.Now(), &err)
 	list, err := s.list(ctx, true)
 	if err != nil {
 		return csiproxy.Leftovers{}, err
@@ -68,7 +68,7 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	if err != nil {
 		return false, err
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID)
+	volume, err := s.Locks.LockVolumeOnly(ctx, m.Volume.VolumeID)
 	if err != nil {
 		return false, err
 	}
@@ -111,7 +111,7 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 // CheckVolume implements [csiproxy.StorageOperations].
 func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (
 	checked csiproxy.CheckedVolume, err error) {
-	defer s.options.Runner.Done("CheckVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	defer s.options.Observer.End("CheckVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.StagingPath)
 	if err != nil {
 		return checked, err

@@ -84,7 +84,7 @@ func detailsFor(s csiproxy.Selector) details {
 // Describe is Hardware, but fills in everything known about each matching disk, except its iSCSI
 // target.
 func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
-	windows, err := d.options.Users.SystemDisks(ctx)
+	systemDisks, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	}
 	all := selectMatching(described(answers), wanted)
 	for i := range all {
-		all[i].SystemReason = windows[all[i].Number]
+		all[i].SystemReason = systemDisks[all[i].Number]
 	}
 	return all, d.explainOffline(ctx, all, wanted)
 }
@@ -287,7 +287,7 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 
 // noted stores err in note if Windows refused the query, and returns any other error.
 func noted(note *string, err error) error {
-	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
+	if !errors.As(err, new(winerr.Errno)) || deviceDepartedOrUnready(err) {
 		return err
 	}
 	if *note == "" {

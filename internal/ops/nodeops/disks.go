@@ -51,8 +51,8 @@ type DiskOptions struct {
 
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new Runner.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
 	// one Locker. Default: a new Locker.
 	Locks *usage.Locker
@@ -117,7 +117,7 @@ type Disks struct {
 // NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
 // disks, as with the original of a clone, cover all disks of the node.
 func NewDisks(sys DiskSystem, o DiskOptions) *Disks {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	paths := pathpolicy.Default()
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
@@ -202,7 +202,7 @@ func (d *Disks) lockDisk(ctx context.Context, n csiproxy.DiskNumber) (*usage.Loc
 
 // GetDiskStats implements [published.DiskOperations].
 func (d *Disks) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats published.DiskStats, err error) {
-	defer d.options.Runner.Done("GetDiskStats", diskObject(n), time.Now(), &err)
+	defer d.options.Observer.End("GetDiskStats", diskObject(n), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
 		return stats, err
@@ -215,7 +215,7 @@ func (d *Disks) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats 
 
 // GetDiskState implements [published.DiskOperations].
 func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
-	defer d.options.Runner.Done("GetDiskState", diskObject(n), time.Now(), &err)
+	defer d.options.Observer.End("GetDiskState", diskObject(n), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
 		return false, err
@@ -239,7 +239,7 @@ func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, erro
 
 // SetDiskState implements [published.DiskOperations].
 func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) (err error) {
-	defer d.options.Runner.Done("SetDiskState", diskObject(n), time.Now(), &err)
+	defer d.options.Observer.End("SetDiskState", diskObject(n), time.Now(), &err)
 	h, err := d.lockDisk(ctx, n)
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *usage.LockedDisk) (paths 
 	}
 	state, err := h.State(ctx)
 	if err == nil && state.Offline { // an offline disk has no volumes to query
-		err = opendisk.ErrChanged("it went offline")
+		err = opendisk.ChangedError("it went offline")
 	}
 	return nil, err
 }

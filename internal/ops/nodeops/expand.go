@@ -18,7 +18,7 @@ import (
 // ExpandVolume implements [csiproxy.StorageOperations].
 func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
 	expanded csiproxy.ExpandedVolume, err error) {
-	defer s.options.Runner.Done("ExpandVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	defer s.options.Observer.End("ExpandVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	if r.DiskSizeBytes < 0 {
 		return expanded, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
 	}

@@ -31,8 +31,8 @@ type FilesSystem interface {
 type FileOptions struct {
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new Runner.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
 	// Locker.
 	Locks *usage.Locker
@@ -56,7 +56,7 @@ type Filesystem struct {
 // NewFiles returns the operations on the files of sys within paths. Links may lead to the shares in
 // mapped.
 func NewFiles(sys FilesSystem, paths *pathpolicy.Policy, mapped *shares.Mappings, o FileOptions) *Filesystem {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Locks == nil {
 		o.Locks = usage.NewLocker(sys, paths, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)),
 			usage.LockOptions{Logger: o.Logger})
@@ -71,7 +71,7 @@ func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
 
 // PathExists implements [published.FilesystemOperations].
 func (f *Filesystem) PathExists(ctx context.Context, path string) (_ bool, err error) {
-	defer f.options.Runner.Done("PathExists", quote.Text(path), time.Now(), &err)
+	defer f.options.Observer.End("PathExists", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
 	if err != nil {
 		return false, err
@@ -81,7 +81,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (_ bool, err e
 
 // Mkdir implements [published.FilesystemOperations].
 func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
-	defer f.options.Runner.Done("Mkdir", quote.Text(path), time.Now(), &err)
+	defer f.options.Observer.End("Mkdir", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 
 // IsSymlink implements [published.FilesystemOperations].
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err error) {
-	defer f.options.Runner.Done("IsSymlink", quote.Text(path), time.Now(), &err)
+	defer f.options.Observer.End("IsSymlink", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
 	if err != nil {
 		return false, err

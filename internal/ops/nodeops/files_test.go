@@ -15,7 +15,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -374,9 +373,9 @@ func TestErrorsAndObserver(t *testing.T) {
 	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir})
 	must(t, err)
 	var heard []string
-	f := nodeops.NewFiles(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FileOptions{Runner: operation.NewRunner(func(name string, _ time.Duration, _ error) {
+	f := nodeops.NewFiles(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FileOptions{Observer: func(name string, _ time.Duration, _ error) {
 		heard = append(heard, name)
-	})})
+	}})
 	path := kubeletDir + `\none\x`
 	_, err = f.IsSymlink(t.Context(), path)
 	var e *csiproxy.Error

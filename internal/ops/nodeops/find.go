@@ -40,7 +40,7 @@ func (s *Staging) findAndLock(ctx context.Context, wanted csiproxy.Selector, tim
 	}()
 	_, meant, err := s.isMeant(ctx, wanted, one.Disk)
 	if err == nil && !meant {
-		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", n), one.Hardware)
+		err = opendisk.OtherDiskError(fmt.Sprintf("disk %d is another one now", n), one.Hardware)
 	}
 	if err != nil {
 		return nil, onDisk(n, err)
@@ -108,11 +108,11 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 
 // only returns the number of the single matching disk besides the disks from which Windows runs.
 func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
-	windows, err := s.Users.SystemDisks(ctx)
+	systemDisks, err := s.Users.SystemDisks(ctx)
 	if err != nil {
 		return 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return windows[disk.Number] != "" })
+	others := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return systemDisks[disk.Number] != "" })
 	switch len(others) {
 	case 0:
 		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
@@ -198,6 +198,6 @@ func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
 // were listed, and none matches. An error number of Windows never means absence, even with class
 // csiproxy.ErrNotFound.
 func isAbsent(err error) bool {
-	_, windows := csiproxy.WindowsErrorOf(err)
-	return !windows && errors.Is(err, csiproxy.ErrNotFound)
+	_, isWindows := csiproxy.WindowsErrorOf(err)
+	return !isWindows && errors.Is(err, csiproxy.ErrNotFound)
 }

@@ -22,7 +22,7 @@ import (
 
 // ListDiskIDs implements [published.DiskOperations].
 func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]published.DiskIDs, err error) {
-	defer d.options.Runner.Done("ListDiskIDs", "", time.Now(), &err)
+	defer d.options.Observer.End("ListDiskIDs", "", time.Now(), &err)
 	return d.listIDs(ctx)
 }
 
@@ -48,7 +48,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.
 
 // FindDiskByPage83 implements [published.DiskOperations].
 func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ csiproxy.DiskNumber, err error) {
-	defer d.options.Runner.Done("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
+	defer d.options.Observer.End("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
 	if page83 == "" {
 		return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the identifier is empty")
 	}
@@ -66,8 +66,8 @@ func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ csiproxy
 
 // ListDiskLocations implements [published.DiskOperations].
 func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumber]published.DiskLocation, err error) {
-	defer d.options.Runner.Done("ListDiskLocations", "", time.Now(), &err)
-	windows, err := d.options.Users.SystemDisks(ctx)
+	defer d.options.Observer.End("ListDiskLocations", "", time.Now(), &err)
+	systemDisks, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 		})
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
-		_, runsWindows := windows[a.number]
+		_, runsWindows := systemDisks[a.number]
 		if a.location.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.location.azureData) {
 			locations[a.number] = *a.location.at
 		}

@@ -40,7 +40,7 @@ func (v *Volumes) ParseToMount(path string) (pathpolicy.Path, error) {
 
 // MountVolume implements [published.VolumeOperations].
 func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
-	defer v.options.Runner.Done("MountVolume", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("MountVolume", volumeObject(id), time.Now(), &err)
 	path, err := v.ParseToMount(targetPath)
 	if err != nil {
 		return errorAt(targetPath, err)
@@ -269,12 +269,12 @@ func errorAt(path string, err error) error {
 
 // UnmountVolume implements [published.VolumeOperations].
 func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
-	defer v.options.Runner.Done("UnmountVolume", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("UnmountVolume", volumeObject(id), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
 		return errorAt(targetPath, err)
 	}
-	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id)
+	lockedVolume, err := v.options.Locks.LockVolumeOnly(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path p
 
 // GetVolumeIDFromTargetPath implements [published.VolumeOperations].
 func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
-	defer v.options.Runner.Done("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	defer v.options.Observer.End("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
 		return "", err
@@ -389,7 +389,7 @@ func notFound(reason string) error {
 
 // GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations].
 func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
-	defer v.options.Runner.Done("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	defer v.options.Observer.End("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
 		return "", err

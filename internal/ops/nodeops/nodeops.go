@@ -139,7 +139,6 @@ type shared struct {
 	lists   *operation.Windows // calls on all disks; separate on a node with drivers: hanging disks then delay only lists
 	paths   *pathpolicy.Policy
 	owners  *scope.Table
-	runner  *operation.Runner
 
 	locks    *usage.SharedLocks
 	users    *usage.SharedFinder
@@ -180,7 +179,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		return nil, err
 	}
 	return &shared{
-		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
+		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table,
 		locks: usage.NewSharedLocks(names),
 		users: usage.NewSharedFinder(calls, paths, table, o.Logger),
 		disks: NewSharedDisks(lists, SharedDiskOptions{OwnerOf: table.OwnerOfDisk,
@@ -224,7 +223,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 		return s.paths.DriversAt(ctx, p.calls, listed)
 	})
 	p.sys, p.hasVolume, p.lastingOwnerOf = sys, sys.HasVolume, sys.OwnerOf
-	p.paths = s.paths.Within(pathpolicy.Territory{
+	p.paths = s.paths.Within(pathpolicy.DriverPaths{
 		Driver: driver.Name, OfTheNode: usage.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
 	p.users = usage.FinderForDriver(s.users, driver.Name, sys, p.calls, p.paths)
 	p.ownerOfDisk = func(context.Context, *opendisk.Disk) (string, error) {
@@ -235,30 +234,30 @@ func (s *shared) partOf(driver scope.Driver) part {
 
 // newGroups returns the operations on a part of the node.
 func (s *shared) newGroups(p part) (Operations, Groups) {
-	o, runner := s.options, s.runner
+	o := s.options
 	g := Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
 	g.Locks = usage.NewLocker(p.sys, p.paths, g.Users, usage.LockOptions{Logger: p.log, Shared: s.locks, Driver: p.driver,
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
 	g.Disks = NewDisks(p.sys, DiskOptions{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
-		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
+		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk,
-		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
+		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Mappings = shares.New(p.sys, p.paths, shares.Options{
 		WithoutPrivacy: o.SMBWithoutPrivacy, RefuseNodeAccount: o.RefuseNodeAccount, Shared: s.mappings,
-		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
+		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
-	g.Files = NewFiles(p.sys, p.paths, g.Mappings, FileOptions{Logger: p.log, Runner: runner, Locks: g.Locks})
+	g.Files = NewFiles(p.sys, p.paths, g.Mappings, FileOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
-		Logger: p.log, Runner: runner, ReenumerateAdapters: func(ctx context.Context) error {
+		Logger: p.log, Observer: o.OnOperation, ReenumerateAdapters: func(ctx context.Context) error {
 			return s.disks.ReenumerateAdapters(ctx, p.driver)
 		}})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
-		System:  machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
-		Storage: NewStaging(g, StagingOptions{Driver: p.driver, Shared: s.tasks, Logger: p.log, Runner: runner}),
+		System:  machine.New(p.sys, machine.Options{Logger: p.log, Observer: o.OnOperation}),
+		Storage: NewStaging(g, StagingOptions{Driver: p.driver, Shared: s.tasks, Logger: p.log, Observer: o.OnOperation}),
 	}, g
 }

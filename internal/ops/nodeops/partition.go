@@ -34,7 +34,7 @@ const (
 
 // PartitionDisk implements [published.DiskOperations].
 func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err error) {
-	defer d.options.Runner.Done("PartitionDisk", diskObject(n), time.Now(), &err)
+	defer d.options.Observer.End("PartitionDisk", diskObject(n), time.Now(), &err)
 	h, err := d.lockDisk(ctx, n)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 			return fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
 		}
 		if hasPartition(layout) {
-			return opendisk.ErrChanged("it has a partition already")
+			return opendisk.ChangedError("it has a partition already")
 		}
 	}
 	partitions, err := dataPartition(layout)

@@ -16,7 +16,7 @@ import (
 
 // PublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) (err error) {
-	defer s.options.Runner.Done("PublishVolume", pathText("target_path", targetPath), time.Now(), &err)
+	defer s.options.Observer.End("PublishVolume", pathText("target_path", targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 
 // UnpublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) (err error) {
-	defer s.options.Runner.Done("UnpublishVolume", pathText("target_path", targetPath), time.Now(), &err)
+	defer s.options.Observer.End("UnpublishVolume", pathText("target_path", targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
 	if err != nil {
 		return err

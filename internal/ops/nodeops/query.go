@@ -277,7 +277,7 @@ func (q *query) report(results []found, scratch map[string]known) {
 		state := before[r.path]
 		switch wasSkipped := state.reason != ""; {
 		case r.err == errOtherDriver, r.err == errSlow && q.timeout < devices.timeout: // the query didn't wait, or only briefly
-		case r.err != nil && !deviceLeftOrUnready(r.err):
+		case r.err != nil && !deviceDepartedOrUnready(r.err):
 			state.reason = r.err.Error()
 			if !wasSkipped {
 				devices.log.Warn("a device is skipped", "device", r.path, "disk", state, "reason", r.err)
@@ -383,7 +383,7 @@ func (shared *SharedDisks) eachDisk(ctx context.Context, driver string, q *query
 // last answer.
 func (shared *SharedDisks) disksOf(driver string, results []found) (all []found) {
 	for _, f := range results {
-		if deviceLeftOrUnready(f.err) {
+		if deviceDepartedOrUnready(f.err) {
 			continue
 		}
 		if last := shared.all.last(f.path); !f.isDisk && f.err != nil && last.number != nil {
@@ -428,7 +428,7 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 		begun := time.Now()
 		driver, err = shared.ownerOf(ctx, disk)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
-		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
+		case err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)):
 			return nil, "", err
 		case unknown: // the disk keeps the driver from its last complete answer
 			driver = shared.all.last(path).driver
@@ -473,8 +473,8 @@ func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ e
 	return numbers, err
 }
 
-// deviceLeftOrUnready reports whether err means that the device has left or isn't ready yet.
-func deviceLeftOrUnready(err error) bool {
+// deviceDepartedOrUnready reports whether err means that the device has left or isn't ready yet.
+func deviceDepartedOrUnready(err error) bool {
 	return winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady)
 }
 
@@ -482,7 +482,7 @@ func deviceLeftOrUnready(err error) bool {
 // query, and a refusal must not hide the disk's remaining answers. If the disk has left or the
 // caller's context has ended, tolerate returns err.
 func (shared *SharedDisks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
-	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
+	if !errors.As(err, new(winerr.Errno)) || deviceDepartedOrUnready(err) {
 		return err
 	}
 	shared.log.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)

@@ -20,13 +20,13 @@ const (
 
 // Rescan implements [published.DiskOperations].
 func (d *Disks) Rescan(ctx context.Context) (err error) {
-	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	defer d.options.Observer.End("Rescan", "", time.Now(), &err)
 	return d.sharedScan(ctx, true)
 }
 
 // RescanAdapters is Rescan without the device tree.
 func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
-	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	defer d.options.Observer.End("Rescan", "", time.Now(), &err)
 	return d.sharedScan(ctx, false)
 }
 
@@ -92,7 +92,7 @@ func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver strin
 		return err
 	}
 	if len(asked) > 0 && !slices.ContainsFunc(asked, func(f found) bool {
-		return f.err == nil || f.err == errOtherDriver || deviceLeftOrUnready(f.err)
+		return f.err == nil || f.err == errOtherDriver || deviceDepartedOrUnready(f.err)
 	}) {
 		return asked[0].err
 	}

@@ -36,7 +36,7 @@ const (
 
 // ResizeVolume implements [published.VolumeOperations].
 func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBytes int64) (err error) {
-	defer v.options.Runner.Done("ResizeVolume", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("ResizeVolume", volumeObject(id), time.Now(), &err)
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 	}
@@ -279,7 +279,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 	}
 	if len(extents) != 1 || extents[0].DiskNumber != dv.extent.DiskNumber ||
 		extents[0].StartingOffset != dv.extent.StartingOffset {
-		return nil, opendisk.ErrChanged("the volume lies at another place")
+		return nil, opendisk.ChangedError("the volume lies at another place")
 	}
 	isTooLarge := func(err error) bool { return errors.Is(err, winerr.ErrorInvalidParameter) }
 	err = operation.Retry(ctx, extendTimeout, extendInterval, isTooLarge, func() error {

@@ -17,7 +17,7 @@ import (
 
 // Rmdir implements [published.FilesystemOperations].
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err error) {
-	defer f.options.Runner.Done("Rmdir", quote.Text(path), time.Now(), &err)
+	defer f.options.Observer.End("Rmdir", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 		return nil
 	}
 	if err == nil && isShare {
-		f.shares.Unlinked(ctx, unlinked)
+		f.shares.RemoveMappingAfterLastLink(ctx, unlinked)
 	}
 	return err
 }
@@ -88,7 +88,7 @@ func (f *Filesystem) report(r *remover, entry pathpolicy.Entry) {
 
 // RmdirContents implements [published.FilesystemOperations].
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error) {
-	defer f.options.Runner.Done("RmdirContents", quote.Text(path), time.Now(), &err)
+	defer f.options.Observer.End("RmdirContents", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
 	if err != nil {
 		return err

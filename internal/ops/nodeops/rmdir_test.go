@@ -363,7 +363,7 @@ func TestRmdirMemory(t *testing.T) {
 func TestRmdirAllocations(t *testing.T) {
 	p, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "driver"}}})
 	must(t, err)
-	for name, policy := range map[string]*pathpolicy.Policy{"the node": p, "a driver": p.Within(pathpolicy.Territory{Driver: "driver"})} {
+	for name, policy := range map[string]*pathpolicy.Policy{"the node": p, "a driver": p.Within(pathpolicy.DriverPaths{Driver: "driver"})} {
 		perLevel := func(depth int) uint64 {
 			const dir = kubeletDir + `\plugins\driver\x`
 			sys := newFileNode(t)

@@ -23,7 +23,7 @@ import (
 // allowed directories themselves, and is therefore correct after a crash, too. Every call that
 // makes or counts such links locks the share meanwhile.
 func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
-	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
+	defer s.options.Observer.End("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
 	wanted, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) 
 // UnstageShare implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (
 	unstaged csiproxy.UnstagedShare, err error) {
-	defer s.options.Runner.Done("UnstageShare", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	defer s.options.Observer.End("UnstageShare", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
 	if err != nil {
 		return unstaged, err

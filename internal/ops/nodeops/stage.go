@@ -24,7 +24,7 @@ import (
 // StageVolume implements [csiproxy.StorageOperations].
 func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (
 	staged csiproxy.StagedVolume, err error) {
-	defer s.options.Runner.Done("StageVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
+	defer s.options.Observer.End("StageVolume", "at "+pathText("staging_path", r.StagingPath), time.Now(), &err)
 	path, err := s.checkRequest(r)
 	if err != nil {
 		return staged, err
@@ -137,7 +137,7 @@ func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 		return onDisk(lockedDisk.Number, err)
 	}
 	if state.ReadOnly != r.ReadOnly {
-		return onDisk(lockedDisk.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
+		return onDisk(lockedDisk.Number, opendisk.ChangedError("it was made read-only, or writable, after it was prepared"))
 	}
 	if r.Grow && !r.ReadOnly {
 		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
@@ -296,7 +296,7 @@ func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, 
 	}
 	extent, err = usage.Extent(ctx, s.Sys, volume.ID)
 	if err == nil && extent.DiskNumber != lockedDisk.Number {
-		err = opendisk.ErrChanged("its volume lies on another disk")
+		err = opendisk.ChangedError("its volume lies on another disk")
 	}
 	if err != nil {
 		return nil, extent, "", err

@@ -43,8 +43,8 @@ type Groups struct {
 type StagingOptions struct {
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new Runner.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// Driver is the name of the driver that owns the tasks. Default: the tasks belong to the node.
 	Driver string
 	// Shared is the state shared by the tasks of a node and of its drivers. Default: a new
@@ -92,7 +92,7 @@ type Staging struct {
 
 // NewStaging returns the tasks, using the operations in g.
 func NewStaging(g Groups, o StagingOptions) *Staging {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Staging{Groups: g, SharedStaging: cmp.Or(o.Shared, NewSharedStaging(nil)), options: o}
 	s.luns.Timeout = stagingSilentTimeout
 	return s
@@ -100,7 +100,7 @@ func NewStaging(g Groups, o StagingOptions) *Staging {
 
 // ListDisks implements [csiproxy.StorageOperations].
 func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []csiproxy.Disk, err error) {
-	defer s.options.Runner.Done("ListDisks", "", time.Now(), &err)
+	defer s.options.Observer.End("ListDisks", "", time.Now(), &err)
 	if err := wanted.Validate(); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ const stagingSilentTimeout = 5 * time.Second
 
 // GetVolume implements [csiproxy.StorageOperations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
-	defer s.options.Runner.Done("GetVolume", pathText("path", path), time.Now(), &err)
+	defer s.options.Observer.End("GetVolume", pathText("path", path), time.Now(), &err)
 	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 	if remote, err := win.ParseUNC(path); err == nil {
 		if !s.Paths.HasShare(path) {
@@ -122,7 +122,7 @@ func isSilent(err error) bool {
 
 // ListVolumes implements [csiproxy.StorageOperations].
 func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
-	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
+	defer s.options.Observer.End("ListVolumes", "", time.Now(), &err)
 	list, err := s.lists.Do(ctx, struct{}{}, func(ctx context.Context) (csiproxy.VolumeList, error) { return s.list(ctx, false) })
 	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own list
 	return list, err

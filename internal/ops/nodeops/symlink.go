@@ -17,7 +17,7 @@ import (
 
 // CreateSymlink implements [published.FilesystemOperations].
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) (err error) {
-	defer f.options.Runner.Done("CreateSymlink", quote.Text(targetPath), time.Now(), &err)
+	defer f.options.Observer.End("CreateSymlink", quote.Text(targetPath), time.Now(), &err)
 	target, err := f.parse(targetPath)
 	if err != nil {
 		return err

@@ -174,7 +174,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		second, _ := newVolume(t, sys)
 		const dir = kubeletDir + `\x`
 		mount(t, sys, dir, first)
-		lockedVolume, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second))
+		lockedVolume, err := locker.LockVolumeOnly(t.Context(), csiproxy.VolumeID(second))
 		must(t, err)
 		defer lockedVolume.Release()
 		looks := 0

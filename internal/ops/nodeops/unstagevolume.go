@@ -24,7 +24,7 @@ import (
 // UnstageVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest) (
 	result csiproxy.UnstagedVolume, err error) {
-	defer s.options.Runner.Done("UnstageVolume", "at "+pathText("staging_path", request.StagingPath), time.Now(), &err)
+	defer s.options.Observer.End("UnstageVolume", "at "+pathText("staging_path", request.StagingPath), time.Now(), &err)
 	stagingPath, err := s.Volumes.Parse(request.StagingPath)
 	if err != nil {
 		return result, err
@@ -169,7 +169,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
 		return target, unavailableIfDiskLeft(err)
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, id) // succeeds even if the volume leaves the node just now
+	volume, err := s.Locks.LockVolumeOnly(ctx, id) // succeeds even if the volume leaves the node just now
 	if err != nil {
 		return target, err
 	}
@@ -250,7 +250,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 			}
 		}
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, id)
+	volume, err := s.Locks.LockVolumeOnly(ctx, id)
 	if err != nil {
 		return false, err
 	}

@@ -74,7 +74,7 @@ func add(described *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, 
 func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, volume win.DeviceHandle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
-		return false, usage.ErrSpread(len(extents))
+		return false, usage.SpreadError(len(extents))
 	}
 	described.Disk = &extents[0].DiskNumber
 	h, err := opendisk.Open(ctx, v.sys, *described.Disk, win.AccessNone)
@@ -86,7 +86,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	// present before and after the disk was opened by number, and a disk keeps its number while
 	// present. The open disk is therefore the volume's, with enough certainty for a description.
 	if extentsAfter, err := volume.Extents(ctx); err != nil || !slices.Equal(extentsAfter, extents) {
-		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
+		return false, cmp.Or(err, opendisk.ChangedError("the volume lies at another place"))
 	}
 	if h.Hardware.DescriptorErr != nil {
 		return false, h.Hardware.DescriptorErr

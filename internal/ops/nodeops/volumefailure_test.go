@@ -57,7 +57,7 @@ func (n *node) path(text string) pathpolicy.Path {
 }
 
 func (s volumeSubject) unmountUnused(ctx context.Context, force bool) error {
-	lockedVolume, err := s.locks.LockVolumeAlone(ctx, s.id)
+	lockedVolume, err := s.locks.LockVolumeOnly(ctx, s.id)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ type VolumeOptions struct {
 
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new Runner.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
 	// one Locker. Default: a new Locker.
 	Locks *usage.Locker
@@ -67,7 +67,7 @@ type Volumes struct {
 
 // NewVolumes returns the operations on the volumes of sys, at the paths allowed by paths.
 func NewVolumes(sys VolumeSystem, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
 	return &Volumes{sys: sys, paths: paths, options: o}
@@ -85,7 +85,7 @@ const (
 
 // ListVolumesOnDisk implements [published.VolumeOperations].
 func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, partition uint32) (_ []csiproxy.VolumeID, err error) {
-	defer v.options.Runner.Done("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
+	defer v.options.Observer.End("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
 	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]
 
 // DataVolumeOfDisk implements [published.VolumeOperations].
 func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (_ csiproxy.VolumeID, err error) {
-	defer v.options.Runner.Done("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
+	defer v.options.Observer.End("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
 	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 	if err != nil {
 		return "", err
@@ -169,7 +169,7 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (
 
 // GetDiskNumberFromVolumeID implements [published.VolumeOperations].
 func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (_ csiproxy.DiskNumber, err error) {
-	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("GetDiskNumberFromVolumeID", volumeObject(id), time.Now(), &err)
 	extent, err := usage.Extent(ctx, v.sys, id)
 	return extent.DiskNumber, err
 }
@@ -197,14 +197,14 @@ func (v *Volumes) Information(ctx context.Context, id csiproxy.VolumeID) (_ win.
 
 // IsVolumeFormatted implements [published.VolumeOperations].
 func (v *Volumes) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error) {
-	defer v.options.Runner.Done("IsVolumeFormatted", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("IsVolumeFormatted", volumeObject(id), time.Now(), &err)
 	_, formatted, err = v.Information(ctx, id)
 	return formatted, err
 }
 
 // FormatVolume implements [published.VolumeOperations].
 func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err error) {
-	defer v.options.Runner.Done("FormatVolume", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("FormatVolume", volumeObject(id), time.Now(), &err)
 	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendi
 		return err
 	}
 	if extentAfter != extent {
-		return opendisk.ErrChanged("the volume lies at another place")
+		return opendisk.ChangedError("the volume lies at another place")
 	}
 	return disk.Verify(ctx) // if nil, the number in extent belongs to this disk
 }
@@ -301,7 +301,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 	defer h.Close()
 	extentsAfter, err := h.Extents(ctx)
 	if err == nil && !slices.Equal(extentsAfter, []win.DiskExtent{extent}) {
-		err = opendisk.ErrChanged("the volume lies at another place")
+		err = opendisk.ChangedError("the volume lies at another place")
 	}
 	if err != nil {
 		return err
@@ -329,7 +329,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 
 // GetVolumeStats implements [published.VolumeOperations].
 func (v *Volumes) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (_ published.VolumeStats, err error) {
-	defer v.options.Runner.Done("GetVolumeStats", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("GetVolumeStats", volumeObject(id), time.Now(), &err)
 	if err := id.Validate(); err != nil {
 		return published.VolumeStats{}, err
 	}
@@ -339,7 +339,7 @@ func (v *Volumes) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (_ p
 
 // WriteVolumeCache implements [published.VolumeOperations].
 func (v *Volumes) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) (err error) {
-	defer v.options.Runner.Done("WriteVolumeCache", volumeObject(id), time.Now(), &err)
+	defer v.options.Observer.End("WriteVolumeCache", volumeObject(id), time.Now(), &err)
 	return v.flush(ctx, id)
 }
 

@@ -79,7 +79,7 @@ func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
 
 // changes lists the disks, and returns the difference from a watcher's disks.
 func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChanges, err error) {
-	defer s.options.Runner.Done("WatchDisks", "", time.Now(), &err)
+	defer s.options.Observer.End("WatchDisks", "", time.Now(), &err)
 	if err := w.wanted.Validate(); err != nil {
 		return csiproxy.DiskChanges{}, err
 	}

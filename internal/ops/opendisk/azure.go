@@ -29,7 +29,7 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 		winerr.ErrorNotFound) {
 		return location.Text, nil
 	}
-	if err := answered(err); err != nil {
+	if err := ignoreRefusal(err); err != nil {
 		return "", err
 	}
 	descriptor := d.Hardware.Descriptor

@@ -146,35 +146,35 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 			"the device with this number isn't a disk: its type is %d", n.DeviceType)
 	}
 	if n.DeviceNumber != d.Number {
-		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+		return ChangedError(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
 	return nil
 }
 
-// ErrChanged is the error of an operation that finds another disk, or different contents, after its
+// ChangedError is the error of an operation that finds another disk, or different contents, after its
 // decision.
-func ErrChanged(how string) error {
+func ChangedError(how string) error {
 	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
 }
 
 // AskHardware queries a device's hardware, without the identifiers.
 func AskHardware(ctx context.Context, h win.DeviceHandle) (hardware Hardware, _ error) {
 	hardware.Descriptor, hardware.DescriptorErr = h.Descriptor(ctx)
-	return hardware, answered(hardware.DescriptorErr)
+	return hardware, ignoreRefusal(hardware.DescriptorErr)
 }
 
 // AskIdentifiers queries the disk's identifiers, once.
-func (said *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle) error {
-	if said.IdentifiersAsked {
+func (hardware *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle) error {
+	if hardware.IdentifiersAsked {
 		return nil
 	}
-	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
-	said.IdentifiersAsked = true
-	return answered(said.IdentifiersErr)
+	hardware.Identifiers, hardware.IdentifiersErr = h.Identifiers(ctx)
+	hardware.IdentifiersAsked = true
+	return ignoreRefusal(hardware.IdentifiersErr)
 }
 
-// answered returns nil if err is the disk's refusal of a query, and err otherwise.
-func answered(err error) error {
+// ignoreRefusal returns nil if err is the disk's refusal of a query, and err otherwise.
+func ignoreRefusal(err error) error {
 	if winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) || !errors.As(err, new(winerr.Errno)) {
 		return err
 	}
@@ -196,7 +196,7 @@ func (d *Disk) Verify(ctx context.Context) error {
 // checkIdentity returns an error unless hardware matches the disk d.
 func (d *Disk) checkIdentity(hardware Hardware) error {
 	if hardware.identity() != d.Hardware.identity() {
-		return ErrAnother("it has another identity", hardware)
+		return OtherDiskError("it has another identity", hardware)
 	}
 	return nil
 }
@@ -209,13 +209,13 @@ func hasLeft(err error) error {
 	return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 }
 
-// ErrAnother is ErrChanged for a disk with a changed identity. current may hold an error instead of
+// OtherDiskError is ChangedError for a disk with a changed identity. current may hold an error instead of
 // an answer.
-func ErrAnother(how string, current Hardware) error {
+func OtherDiskError(how string, current Hardware) error {
 	if refused := cmp.Or(current.DescriptorErr, current.IdentifiersErr); refused != nil {
 		how = fmt.Sprintf("it no longer says which one it is: %v", refused)
 	}
-	return ErrChanged(how)
+	return ChangedError(how)
 }
 
 // reopen opens the same disk once more, with the retries of Open for writing. reopen skips the
@@ -244,7 +244,7 @@ func (d *Disk) reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
 	layout, err := d.Layout(ctx)
 	if err == nil && !slices.Equal(layout.Encode(), decided.Encode()) {
-		err = ErrChanged("it has another partition table")
+		err = ChangedError("it has another partition table")
 	}
 	return err
 }

@@ -30,5 +30,5 @@ func IsScratch(ctx context.Context, h win.DeviceHandle, descriptor win.DeviceDes
 		return false, nil
 	}
 	location, err := h.Location(ctx)
-	return strings.HasSuffix(strings.ToLower(location.Text), scratchFile), answered(err)
+	return strings.HasSuffix(strings.ToLower(location.Text), scratchFile), ignoreRefusal(err)
 }

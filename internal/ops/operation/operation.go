@@ -4,7 +4,7 @@
 // Package operation is the common base of all operations on the node: how operations call Windows,
 // and how they wait.
 //
-// A [Runner] reports each operation to an observer and names the operation in its error. [Run]
+// [Observer.End] reports the end of each operation and names the operation in its error. [Run]
 // returns to its caller when the context ends, even if Windows hangs. Operations wait for a lock
 // with [Locks], for a state of Windows with [Poll] or [Retry], and for shared work with [NextRun].
 //
@@ -34,32 +34,22 @@ import (
 )
 
 // Observer is called after each operation with its name, such as "PartitionDisk", its duration and
-// its error.
+// its error. All groups of operations of a node share an Observer, which may be nil.
 type Observer func(name string, took time.Duration, err error)
 
-// Runner reports operations to an observer. All groups of operations of a node share one.
-type Runner struct {
-	observe Observer
-}
-
-// NewRunner returns a runner that calls observe. observe may be nil.
-func NewRunner(observe Observer) *Runner {
-	if observe == nil {
-		observe = func(string, time.Duration, error) {}
-	}
-	return &Runner{observe}
-}
-
-// Done ends the operation name on object, begun at begun. It calls the observer, and adds the
-// operation and the object to a non-nil *err. Defer Done before anything else in an operation:
+// End ends the operation name on object, begun at begun. It calls the observer, and adds the
+// operation and the object to a non-nil *err. Defer End before anything else in an operation:
 //
-//	defer runner.Done("SetDiskState", "disk 3", time.Now(), &err)
-func (r *Runner) Done(name, object string, begun time.Time, err *error) {
+//	defer observer.End("SetDiskState", "disk 3", time.Now(), &err)
+func (o Observer) End(name, object string, begun time.Time, err *error) {
+	if o == nil {
+		o = func(string, time.Duration, error) {}
+	}
 	if p := recover(); p != nil {
-		r.observe(name, time.Since(begun), csiproxy.ErrInternal)
+		o(name, time.Since(begun), csiproxy.ErrInternal)
 		panic(p)
 	}
-	r.observe(name, time.Since(begun), *err)
+	o(name, time.Since(begun), *err)
 	if *err != nil {
 		*err = &csiproxy.Error{Op: name, Object: object, Err: *err}
 	}

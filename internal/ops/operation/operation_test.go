@@ -30,9 +30,9 @@ type nothing = struct{}
 func TestResultAndObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []seen
-		r := NewRunner(func(name string, took time.Duration, err error) { all = append(all, seen{name, took, err}) })
+		r := Observer(func(name string, took time.Duration, err error) { all = append(all, seen{name, took, err}) })
 		got, err := Run(t.Context(), "v1's name", func(ctx context.Context) (size int, err error) {
-			defer r.Done("GetDiskStats", "disk 1", time.Now(), &err)
+			defer r.End("GetDiskStats", "disk 1", time.Now(), &err)
 			if name := TrackerOf(ctx).operation; name != "v1's name" {
 				t.Errorf("those who wait for it would learn that it is %q", name)
 			}
@@ -43,7 +43,7 @@ func TestResultAndObserver(t *testing.T) {
 			t.Errorf("got %d, %v", got, err)
 		}
 		_, err = Track(t.Context(), "Rescan", func(ctx context.Context) (_ nothing, err error) {
-			defer r.Done("Rescan", "", time.Now(), &err)
+			defer r.End("Rescan", "", time.Now(), &err)
 			if name := TrackerOf(ctx).operation; name != "Rescan" {
 				t.Errorf("those who wait for it would learn that it is %q", name)
 			}
@@ -108,14 +108,14 @@ func TestNothingBeginsWithAnEndedContext(t *testing.T) {
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var heard atomic.Int32
-		r := NewRunner(func(_ string, _ time.Duration, err error) {
+		r := Observer(func(_ string, _ time.Duration, err error) {
 			if errors.Is(err, csiproxy.ErrInternal) {
 				heard.Add(1)
 			}
 		})
 		rescan := func(after time.Duration) func(context.Context) (nothing, error) {
 			return func(context.Context) (_ nothing, err error) {
-				defer r.Done("Rescan", "", time.Now(), &err)
+				defer r.End("Rescan", "", time.Now(), &err)
 				time.Sleep(after)
 				panic("a bug")
 			}

@@ -124,7 +124,7 @@ func TestMayReformatAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies := map[string]*Policy{"": node, "local": node.Within(Territory{Driver: "local"}), "other": node.Within(Territory{Driver: "other"})}
+	policies := map[string]*Policy{"": node, "local": node.Within(DriverPaths{Driver: "local"}), "other": node.Within(DriverPaths{Driver: "other"})}
 	for path, allowed := range map[string]string{ // the one that may
 		`C:\mnt\disks\ssd0`:                          "",
 		`c:\MNT\Disks\ssd0\`:                         "",

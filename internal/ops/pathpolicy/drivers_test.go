@@ -27,7 +27,7 @@ func twoDrivers(t *testing.T) map[string]*Policy {
 		Drivers: []Driver{{Name: "red", Dirs: []string{`C:\work\red`}}, {Name: "blue"}}})
 	simtest.Must(t, err)
 	node.linkEntries = 20
-	return map[string]*Policy{"": node, "red": node.Within(Territory{Driver: "red"}), "blue": node.Within(Territory{Driver: "blue"})}
+	return map[string]*Policy{"": node, "red": node.Within(DriverPaths{Driver: "red"}), "blue": node.Within(DriverPaths{Driver: "blue"})}
 }
 
 // A search covers the own directories of the driver that is named, and else those that are no driver's. So what is
@@ -148,11 +148,11 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 			makeErr := p.ReachOrMake(t.Context(), sys, path, func(Entry) error { return nil })
 			simtest.Want(t, contents+": reading and making", fmt.Sprint(makeErr), fmt.Sprint(readErr))
 			switch {
-			case p.territory == nil || p.territory.driver == want:
+			case p.driverPaths == nil || p.driverPaths.driver == want:
 				simtest.Must(t, readErr)
 			default:
 				simtest.WantError(t, readErr, csiproxy.ErrPermissionDenied)
-				texts = append(texts, strings.ReplaceAll(readErr.Error(), p.territory.driver, "DRIVER"))
+				texts = append(texts, strings.ReplaceAll(readErr.Error(), p.driverPaths.driver, "DRIVER"))
 			}
 		}
 		for _, text := range texts {
@@ -289,7 +289,7 @@ func TestMountPathsOfDriver(t *testing.T) {
 // A driver makes links to its own directories and shares.
 func TestLinkTargetsOfDriver(t *testing.T) {
 	sys, _ := published(t)
-	red := twoDrivers(t)[""].Within(Territory{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
+	red := twoDrivers(t)[""].Within(DriverPaths{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
 	for target, want := range map[string]error{
 		`\\red\share`: nil, `\\blue\share`: csiproxy.ErrPermissionDenied, kubelet + `\plugins\red\below`: nil, `C:\work\red\x`: nil,
 		kubelet + `\plugins\blue`: csiproxy.ErrPermissionDenied, kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv\mount`: csiproxy.ErrPermissionDenied,
@@ -333,7 +333,7 @@ func TestLinksOutOfDriver(t *testing.T) {
 // Where a link leads to another driver's share, a driver finds nothing.
 func TestSharesOfDriver(t *testing.T) {
 	sys, _ := published(t)
-	red := twoDrivers(t)[""].Within(Territory{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
+	red := twoDrivers(t)[""].Within(DriverPaths{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
 	for target, want := range map[string]Resolved{
 		`\\red\share`: {Kind: SharedDirectory, Target: `\\red\share`}, `\\blue\share`: {Hidden: true},
 	} {
@@ -375,8 +375,8 @@ func TestProtectedVolumesOfDriver(t *testing.T) {
 	}
 	node, err := New(Options{Drivers: []Driver{{Name: "red"}}, OfTheNode: check("the node's")})
 	simtest.Must(t, err)
-	for want, p := range map[string]*Policy{"the node's": node.Within(Territory{Driver: "red"}),
-		"the driver's": node.Within(Territory{Driver: "red", OfTheNode: check("the driver's")})} {
+	for want, p := range map[string]*Policy{"the node's": node.Within(DriverPaths{Driver: "red"}),
+		"the driver's": node.Within(DriverPaths{Driver: "red", OfTheNode: check("the driver's")})} {
 		reason, err := p.Protects(t.Context(), sys, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`)
 		simtest.Must(t, err)
 		simtest.Want(t, "the reason", reason, want)

@@ -44,7 +44,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"published": {func(ctx context.Context, sys *winsim.System, _ *pathpolicy.Policy) (any, error) {
 			node, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, Drivers: []pathpolicy.Driver{{Name: "red"}}})
 			must(t, err)
-			red := node.Within(pathpolicy.Territory{Driver: "red"})
+			red := node.Within(pathpolicy.DriverPaths{Driver: "red"})
 			return red.Exists(ctx, sys, mustParse(t, red, published+`\mount`))
 		}, "false: <nil>"},
 		"lookup": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {

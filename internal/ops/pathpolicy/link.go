@@ -289,7 +289,7 @@ func (e Entry) outside(link Link) error {
 // OutsideDetail says why a link is not followed: it leads out of the policy's directories. A
 // driver's error leaves out the target, which may belong to another driver.
 func (p *Policy) OutsideDetail(link Link) string {
-	if p.territory != nil {
+	if p.driverPaths != nil {
 		return "it is a link out of the driver's directories"
 	}
 	return "it is a link out of the allowed directories, to " + quote.Text(link.Target())

@@ -199,8 +199,8 @@ func isPodData(name string) bool {
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
 	s := &linkSearch{policy: p, left: p.linkEntries}
 	tops := p.roots
-	if p.territory != nil {
-		s.driver, tops = p.territory.driver, p.territory.dirs
+	if p.driverPaths != nil {
+		s.driver, tops = p.driverPaths.driver, p.driverPaths.dirs
 	}
 	for _, dir := range tops {
 		top, ok := p.locate(dir)
@@ -316,8 +316,8 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	_, ofPod := e.walk.policy.belowPods(e.path())
 	if ofPod { // a pod with a volume in a directory of the node can block the open
-		defer func(left time.Duration) { e.walk.waitLeft = left }(e.walk.waitLeft)
-		e.walk.waitLeft = 0
+		defer func(left time.Duration) { e.walk.remainingWait = left }(e.walk.remainingWait)
+		e.walk.remainingWait = 0
 	}
 	link, err := e.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) || ofPod && errors.Is(err, winerr.ErrorDeletePending) {

@@ -151,8 +151,8 @@ func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reaso
 // too many links. If Windows failed to resolve the path, the result is false.
 func LeadsOutside(err error) bool {
 	kind := csiproxy.KindOf(err)
-	_, windows := csiproxy.WindowsErrorOf(err)
-	return !windows && (kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition)
+	_, isWindows := csiproxy.WindowsErrorOf(err)
+	return !isWindows && (kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition)
 }
 
 func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {

@@ -24,9 +24,9 @@ type Policy struct {
 
 	system systemPaths
 
-	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
-	ofTheNode VolumeCheck
-	territory *territory // of the policy's driver; nil for the whole node
+	protected   []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
+	ofTheNode   VolumeCheck
+	driverPaths *driverPaths // of the policy's driver; nil for the whole node
 
 	drivers     map[string][]location // the own directories of the node's drivers, by driver
 	reformat    map[string][]location // see MayReformatAt, by driver; "" for the whole node
@@ -173,7 +173,7 @@ const (
 
 // Parse checks the text of a path of at most maxLength UTF-16 units. Every fault gives
 // csiproxy.ErrInvalidArgument, even a path outside the allowed directories: retrying is pointless.
-// The exception is a driver's policy: a path outside the driver's territory gives
+// The exception is a driver's policy: a path outside the driver's driverPaths gives
 // csiproxy.ErrPermissionDenied. The error leaves out the path.
 //
 // As in Windows, repeated backslashes count as a single backslash, and backslashes at the end are
@@ -190,7 +190,7 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	parsed, ok := p.locate(l)
 	if !ok {
 		kind := csiproxy.ErrInvalidArgument
-		if p.territory != nil { // a driver must not learn the other allowed directories
+		if p.driverPaths != nil { // a driver must not learn the other allowed directories
 			kind = csiproxy.ErrPermissionDenied
 		} else if err := p.system.check(l); err != nil && slices.ContainsFunc(p.roots, l.inside) {
 			return Path{}, err
@@ -211,8 +211,8 @@ func (p *Policy) IsOfKubelet(path Path) bool {
 
 // directories names the allowed directories and the daemon's flags that allow them.
 func (p *Policy) directories() string {
-	if p.territory != nil {
-		return p.territory.directories()
+	if p.driverPaths != nil {
+		return p.driverPaths.directories()
 	}
 	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"
 	for _, dir := range p.allowed[1:] {
@@ -229,7 +229,7 @@ func (p *Policy) locate(l location) (Path, bool) {
 		return Path{}, false
 	}
 	for _, r := range p.roots {
-		if l.inside(r) && (p.territory == nil || p.territory.has(l)) {
+		if l.inside(r) && (p.driverPaths == nil || p.driverPaths.has(l)) {
 			return Path{root: r, names: l.names[len(r.names):]}, true
 		}
 	}

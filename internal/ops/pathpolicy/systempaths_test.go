@@ -59,7 +59,7 @@ func TestSystemPathsByText(t *testing.T) {
 // A driver doesn't learn from a refusal which directories are allowed beside its own, nor where the daemon has its files.
 func TestRefusedPathsOfDriver(t *testing.T) {
 	p := mustNew(t, pathpolicy.Options{WorkingDirs: []string{`C:\work`, `C:\k`}, OwnFiles: []string{`C:\k\drivers.json`},
-		Drivers: []pathpolicy.Driver{{Name: "red", Dirs: []string{`C:\work\red`}}, {Name: "blue"}}}).Within(pathpolicy.Territory{Driver: "blue"})
+		Drivers: []pathpolicy.Driver{{Name: "red", Dirs: []string{`C:\work\red`}}, {Name: "blue"}}}).Within(pathpolicy.DriverPaths{Driver: "blue"})
 	_, want := p.Parse(`C:\nothing\x`, pathpolicy.MaxPath)
 	simtest.WantErrorOf(t, "a path outside", want, csiproxy.ErrPermissionDenied, "is not inside of the directories of driver blue")
 	for _, path := range []string{`C:\work\x`, `C:\work\red\x`, `C:\k\x`, `C:\k\drivers.json`, `C:\Windows`, kubelet + `\pki`} {

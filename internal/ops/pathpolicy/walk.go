@@ -27,15 +27,15 @@ type System interface {
 
 // walk is the walk of one operation to its path, with its open files.
 type walk struct {
-	policy   *Policy
-	sys      System
-	files    []*File       // in the order in which they were opened
-	at       *File         // the current directory of the walk; nil before the first
-	links    int           // how many were followed
-	waitLeft time.Duration // the remaining wait for files that others have open
-	filtered bool          // a bind filter answers relative opens: see openAt
-	holdsAll bool          // all directories on the way: see Hold
-	alias    *alias        // of the last entered allowed directory; nil if its path is its real location
+	policy        *Policy
+	sys           System
+	files         []*File       // in the order in which they were opened
+	at            *File         // the current directory of the walk; nil before the first
+	links         int           // how many were followed
+	remainingWait time.Duration // the remaining wait for files that others have open
+	filtered      bool          // a bind filter answers relative opens: see openAt
+	holdsAll      bool          // all directories on the way: see Hold
+	alias         *alias        // of the last entered allowed directory; nil if its path is its real location
 }
 
 const (
@@ -83,7 +83,7 @@ func (p *Policy) HoldOrMake(ctx context.Context, sys System, path Path, f func(e
 }
 
 func (p *Policy) newWalk(sys System) *walk {
-	return &walk{policy: p, sys: sys, waitLeft: waitLimit}
+	return &walk{policy: p, sys: sys, remainingWait: waitLimit}
 }
 
 // walk calls f with a new walk, and closes the walk's files.
@@ -126,7 +126,7 @@ func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (
 }
 
 // checkPath returns csiproxy.ErrPermissionDenied for a system path, and for a path outside the
-// driver's territory. Behind a link to an allowed directory, the remaining names may lead to
+// driver's driverPaths. Behind a link to an allowed directory, the remaining names may lead to
 // either.
 func (w *walk) checkPath(path Path) error {
 	if path.volume != "" {
@@ -136,7 +136,7 @@ func (w *walk) checkPath(path Path) error {
 	if refused.Err = w.policy.system.check(path.full()); refused.Err != nil {
 		return refused
 	}
-	if t := w.policy.territory; t != nil && !t.has(path.full()) {
+	if t := w.policy.driverPaths; t != nil && !t.has(path.full()) {
 		refused.Detail = "it is a link out of the driver's directories"
 		return refused
 	}
@@ -316,7 +316,7 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 	if err != nil {
 		return nil, err
 	}
-	if w.policy.territory != nil {
+	if w.policy.driverPaths != nil {
 		f.beginning = e.beginning().names
 	}
 	w.files = append(w.files, f)
@@ -330,18 +330,18 @@ func (w *walk) retry(ctx context.Context, f func() error) error {
 		return winerr.IsAny(err, winerr.ErrorSharingViolation, winerr.ErrorDeletePending)
 	}
 	err := f()
-	if w.waitLeft <= 0 || !inUse(err) {
+	if w.remainingWait <= 0 || !inUse(err) {
 		return err
 	}
 	begin := time.Now()
-	polling := operation.Polling{Timeout: w.waitLeft, First: 5 * time.Millisecond, Longest: 100 * time.Millisecond}
+	polling := operation.Polling{Timeout: w.remainingWait, First: 5 * time.Millisecond, Longest: 100 * time.Millisecond}
 	if _, ctxErr := operation.Poll(ctx, polling, func() (bool, error) {
 		err = f()
 		return !inUse(err), nil
 	}); ctxErr != nil {
 		err = ctxErr
 	}
-	w.waitLeft -= time.Since(begin)
+	w.remainingWait -= time.Since(begin)
 	return err
 }
 

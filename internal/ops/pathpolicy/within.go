@@ -19,20 +19,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// territory is the part of the allowed directories that belongs to one driver.
-type territory struct {
+// driverPaths is the part of the allowed directories that belongs to one driver.
+type driverPaths struct {
 	driver string
 	dirs   []location
 	pods   location // kubelet's directory of the pods
 	share  func(path string) bool
 }
 
-// Territory is the part of the allowed directories that belongs to one driver: its directories, and
+// DriverPaths is the part of the allowed directories that belongs to one driver: its directories, and
 // its published paths, pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. Kubelet names the owner of
 // a published path: before the driver publishes a volume there, kubelet writes the driver's name to
 // vol_data.json beside the path, and removes the file after the driver has unpublished the volume
 // (see checkPublished). Drivers publish by links, and mount volumes in their own directories.
-type Territory struct {
+type DriverPaths struct {
 	// Driver is the name of one of Options.Drivers.
 	Driver string
 	// OfTheNode is Options.OfTheNode for the driver's own calls. Default: the policy's.
@@ -47,20 +47,20 @@ type Territory struct {
 // at the allowed directory, since others than the administrator may have write access between the
 // allowed directory and the driver's. The driver's [System] checks the owner of a volume behind a
 // mount point: it refuses to open other drivers' volumes.
-func (p *Policy) Within(t Territory) *Policy {
+func (p *Policy) Within(t DriverPaths) *Policy {
 	q := *p
 	q.log = cmp.Or(t.Logger, p.log)
 	if t.OfTheNode != nil {
 		q.ofTheNode = t.OfTheNode
 	}
-	q.territory = &territory{driver: t.Driver, dirs: p.drivers[t.Driver], share: t.Share,
+	q.driverPaths = &driverPaths{driver: t.Driver, dirs: p.drivers[t.Driver], share: t.Share,
 		pods: p.allowed[0].below(podsDirectory)}
 	return &q
 }
 
 // IsOfDriver reports whether the policy belongs to a driver. A driver must not learn which other
 // volume is mounted in its directories.
-func (p *Policy) IsOfDriver() bool { return p.territory != nil }
+func (p *Policy) IsOfDriver() bool { return p.driverPaths != nil }
 
 // addDrivers adds the directories of the node's drivers to a policy, by the rules of
 // [Policy.CheckDirectory].
@@ -114,8 +114,8 @@ func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
 // Mount points further down do not count: a pod can create mount points inside its volume.
 func (p *Policy) MayReformatAt(path string) bool {
 	driver := ""
-	if p.territory != nil {
-		driver = p.territory.driver
+	if p.driverPaths != nil {
+		driver = p.driverPaths.driver
 	}
 	l, err := split(path, "")
 	return err == nil && slices.ContainsFunc(p.reformat[driver], func(dir location) bool {
@@ -131,14 +131,14 @@ func (l location) below(names ...string) location {
 // has reports whether a path belongs to the driver by its text. The driver owns its directories,
 // its published paths, and the parent directories of published paths: csi-driver-smb queries and
 // creates them.
-func (t *territory) has(l location) bool {
+func (t *driverPaths) has(l location) bool {
 	_, isPublished := t.publishedDepth(l)
 	return isPublished || slices.ContainsFunc(t.dirs, l.inside)
 }
 
 // publishedDepth reports whether a path is a published path, a path below, or the parent directory.
 // The depth is 0, more than 0, or -1 respectively.
-func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
+func (t *driverPaths) publishedDepth(l location) (depth int, isPublished bool) {
 	if !l.inside(t.pods) {
 		return 0, false
 	}
@@ -154,7 +154,7 @@ func (e Entry) beginning() Path {
 	path := e.start
 	if e.dir != nil {
 		path.names = e.dir.beginning
-		if len(path.names) < len(e.walk.policy.territory.pods.names)+podVolumeNames+2 {
+		if len(path.names) < len(e.walk.policy.driverPaths.pods.names)+podVolumeNames+2 {
 			path.names = slices.Concat(path.names, e.names)
 		}
 	}
@@ -172,7 +172,7 @@ const maxVolumeData = 64 << 10
 // Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/volume/csi/csi_mounter.go
 // (SetUpAt, TearDownAt), and csi_plugin.go at v1.24.0 (NewMounter)
 func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error {
-	t := w.policy.territory
+	t := w.policy.driverPaths
 	if t == nil || path.volume != "" || !path.full().inside(t.pods) {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 // mayOwn reports whether a link found by a search may belong to the driver, by the texts of its
 // path and target. In its own directories the driver may own every link, at published paths only
 // links to its directories or shares.
-func (t *territory) mayOwn(path Path, link Link) bool {
+func (t *driverPaths) mayOwn(path Path, link Link) bool {
 	depth, isPublished := t.publishedDepth(path.full())
 	if path.volume != "" || !t.has(path.full()) || isPublished && depth != 0 {
 		return false
@@ -250,18 +250,18 @@ func (t *territory) mayOwn(path Path, link Link) bool {
 // CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if
 // the policy is a driver's: the owner of a missing volume would be unknown there.
 func (p *Policy) CheckMountPath(path Path) error {
-	if p.territory == nil || !path.full().inside(p.territory.pods) {
+	if p.driverPaths == nil || !path.full().inside(p.driverPaths.pods) {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "driver %s mounts volumes in its own directories only, and "+
-		"publishes them by links", quote.Text(p.territory.driver))
+		"publishes them by links", quote.Text(p.driverPaths.driver))
 }
 
 // checkCreation returns csiproxy.ErrPermissionDenied for entries that the driver could not remove
 // again: a file or directory in a published path, and a link in place of the parent directory of a
 // published path.
 func (e Entry) checkCreation(isLink bool) error {
-	t := e.walk.policy.territory
+	t := e.walk.policy.driverPaths
 	if t == nil || e.start.volume != "" {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (e Entry) checkCreation(isLink bool) error {
 
 // HasShare reports whether the share of a UNC path belongs to the driver. For a policy of the whole
 // node, HasShare is true.
-func (p *Policy) HasShare(path string) bool { return p.territory == nil || p.territory.share(path) }
+func (p *Policy) HasShare(path string) bool { return p.driverPaths == nil || p.driverPaths.share(path) }
 
 // CheckShare returns csiproxy.ErrPermissionDenied for another driver's share, given by a UNC path.
 func (p *Policy) CheckShare(path string) error {
@@ -282,14 +282,14 @@ func (p *Policy) CheckShare(path string) error {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the server isn't one of driver %s's",
-		quote.Text(p.territory.driver))
+		quote.Text(p.driverPaths.driver))
 }
 
 // checkLinkTarget returns csiproxy.ErrPermissionDenied for a new link with a target outside the
 // driver's own directories and shares. Drivers do not need such links; in the directory where all
 // drivers publish, a link could lead a pod to another driver's data.
 func (e Entry) checkLinkTarget(target string) error {
-	t := e.walk.policy.territory
+	t := e.walk.policy.driverPaths
 	if t == nil || isUNC(target) && t.share(target) {
 		return nil
 	}
@@ -303,11 +303,11 @@ func (e Entry) checkLinkTarget(target string) error {
 // Own returns the driver's links among all found links, as far as the texts tell. For a policy of
 // the whole node, Own returns all links. To find the owner of a link's volume, ask the volume.
 func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
-	if p.territory == nil {
+	if p.driverPaths == nil {
 		return all
 	}
 	for _, l := range all {
-		if p.territory.mayOwn(l.Path, l.Link) {
+		if p.driverPaths.mayOwn(l.Path, l.Link) {
 			own = append(own, l)
 		}
 	}
@@ -333,7 +333,7 @@ func (p *Policy) DriverOf(path Path) string {
 // any volume: removing the mount point leaves the volume intact. At a published path the driver may
 // delete the entry at the path, but nothing below.
 func (e Entry) checkDeletion() error {
-	t := e.walk.policy.territory
+	t := e.walk.policy.driverPaths
 	if t == nil || e.start.volume != "" {
 		return nil
 	}
@@ -343,12 +343,12 @@ func (e Entry) checkDeletion() error {
 	return nil
 }
 
-func (e Entry) notOwn(t *territory) error {
+func (e Entry) notOwn(t *driverPaths) error {
 	return e.refused(csiproxy.ErrPermissionDenied, "what is there isn't driver "+quote.Text(t.driver)+"'s")
 }
 
 // directories names the driver's directories.
-func (t *territory) directories() string {
+func (t *driverPaths) directories() string {
 	var names []string
 	for _, dir := range t.dirs {
 		names = append(names, quote.Text(dir.String()))

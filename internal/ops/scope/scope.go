@@ -259,7 +259,7 @@ func fitsInquiry(pattern, text string, room int) bool {
 // fitsText reports whether a text matches a pattern. An empty pattern matches every text.
 func fitsText(pattern, text string) bool {
 	pattern, text = win.LowerName(strings.TrimSpace(pattern)), win.LowerName(strings.TrimSpace(text))
-	if beginning, any := strings.CutSuffix(pattern, "*"); any {
+	if beginning, hasStar := strings.CutSuffix(pattern, "*"); hasStar {
 		return strings.HasPrefix(text, beginning)
 	}
 	return pattern == "" || text == pattern

@@ -69,7 +69,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			if err := sys.Remove(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
-			m.Unlinked(ctx, data)
+			m.RemoveMappingAfterLastLink(ctx, data)
 		}
 		if mappings, err := m.Mapped(ctx); err != nil || len(mappings) > 0 {
 			return nil, errors.Join(simtest.ErrUnknown, err) // the links, so it stays
@@ -311,7 +311,7 @@ func TestLastUnmapFails(t *testing.T) {
 	must(t, sys.Fail(winsim.Match{Call: remove}, winerr.ErrorIODevice))
 	for _, local := range []string{stage, stage + "2"} {
 		must(t, sys.Remove(local))
-		m.Unlinked(t.Context(), data)
+		m.RemoveMappingAfterLastLink(t.Context(), data)
 	}
 	if unused, err := m.IsUnused(t.Context(), data); !unused || err != nil || mapped(t, sys) == "" {
 		t.Errorf("%t, %v", unused, err)
@@ -330,7 +330,7 @@ func TestMappingGoesWithTheLastLink(t *testing.T) {
 	}
 	unlink := func(local string) {
 		must(t, sys.Remove(local))
-		m.Unlinked(t.Context(), data)
+		m.RemoveMappingAfterLastLink(t.Context(), data)
 	}
 	for _, local := range []string{stage, stage + "2"} {
 		must(t, m.NewSMBGlobalMapping(t.Context(), data.Root(), local, alice))
@@ -355,7 +355,7 @@ func TestMappingGoesWithTheLastLink(t *testing.T) {
 	want(t, m.RemoveSMBGlobalMapping(t.Context(), data.Root()), csiproxy.ErrNotFound)
 	must(t, sys.CreateSMBGlobalMapping(t.Context(), data.Root(),
 		win.SMBMappingOptions{Username: alice.Username, Password: alice.Password}))
-	m.Unlinked(t.Context(), data)
+	m.RemoveMappingAfterLastLink(t.Context(), data)
 	is("by an administrator", data.Root())
 	must(t, sys.Symlink(stage, data.Root()+`\`, true))
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), data.Root()))

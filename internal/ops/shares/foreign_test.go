@@ -74,7 +74,7 @@ func TestForeignMappingStays(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)) // it stays for the link
 		must(t, sys.Remove(stage))
-		m.Unlinked(t.Context(), path(t, `\\server\data`))
+		m.RemoveMappingAfterLastLink(t.Context(), path(t, `\\server\data`))
 		simtest.Want(t, "mapped after the last link", mapped(t, sys), name)
 	})
 }
@@ -94,7 +94,7 @@ func TestForeignMappingGoesWithTheLastLink(t *testing.T) {
 			defer open.Close()
 		}
 		must(t, sys.Remove(stage))
-		m.Unlinked(t.Context(), path(t, `\\server\data`))
+		m.RemoveMappingAfterLastLink(t.Context(), path(t, `\\server\data`))
 		want := ""
 		if uses {
 			want = `\\server\data`

@@ -65,7 +65,7 @@ func ShareOf(link pathpolicy.Link) (remote win.UNCPath, ok bool) {
 // mapped. Another call may have removed the mapping meanwhile. For a staging, a mapping with other
 // credentials does not count.
 func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, _ error) {
-	share, err := m.options.Locks.LockShareAlone(ctx, wanted.remote)
+	share, err := m.options.Locks.LockShareOnly(ctx, wanted.remote)
 	if err != nil {
 		return false, err
 	}

@@ -113,8 +113,8 @@ type Options struct {
 
 	// Logger gets each change of the node, and each fault that an operation survives. Default: none.
 	Logger *slog.Logger
-	// Runner runs and observes the operations. Default: a new one.
-	Runner *operation.Runner
+	// Observer is called after each operation. Default: none.
+	Observer operation.Observer
 	// Locks locks shares and servers before a change. The groups of one node share the locker.
 	// Default: a new locker. Queries take no lock, since a server may be slow to answer.
 	Locks *usage.Locker
@@ -157,7 +157,7 @@ type Mappings struct {
 
 // New returns the operations on the mappings of sys. paths decides which local paths are allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
 	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger, ofNobody)), sys: sys, paths: paths, options: o}
@@ -170,7 +170,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) (
 	err error) {
-	defer m.options.Runner.Done("NewSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
+	defer m.options.Observer.End("NewSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
 	wanted, err := m.Parse(remotePath, localPath, c)
 	if err != nil {
 		return err

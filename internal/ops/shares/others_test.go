@@ -179,7 +179,7 @@ func TestAskedForBeforeItGoes(t *testing.T) {
 		time.Sleep(3 * time.Second) // it has the share locked, and looks whether that is mapped
 		remote, err := win.ParseUNC(`\\server\data`)
 		must(t, err)
-		m.Unlinked(t.Context(), remote)
+		m.RemoveMappingAfterLastLink(t.Context(), remote)
 		must(t, <-asked)
 		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
@@ -275,7 +275,7 @@ func TestUnmapWithUnknownLinks(t *testing.T) {
 		if linked {
 			must(t, sys.Remove(stage))
 		}
-		m.Unlinked(t.Context(), data)
+		m.RemoveMappingAfterLastLink(t.Context(), data)
 		simtest.Want(t, fmt.Sprintf("mapped, linked %t", linked), mapped(t, sys), data.String())
 		sys.ResetRules()
 		must(t, m.RemoveSMBGlobalMapping(t.Context(), data.String()))

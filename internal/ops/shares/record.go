@@ -66,11 +66,11 @@ type RecordSystem interface {
 // openRecords opens the file name in the directory of the records, or the directory itself if name
 // is "".
 func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenOptions) (win.File, error) {
-	windows, err := sys.SystemWindowsDirectory(ctx)
+	windowsDir, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	path := windows + `\` + recordDirectory
+	path := windowsDir + `\` + recordDirectory
 	if name != "" {
 		path += `\` + name
 	}
@@ -158,9 +158,9 @@ func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ er
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	windows, err := sys.SystemWindowsDirectory(ctx)
+	windowsDir, err := sys.SystemWindowsDirectory(ctx)
 	for _, name := range names {
-		paths = append(paths, windows+`\`+recordDirectory+`\`+name)
+		paths = append(paths, windowsDir+`\`+recordDirectory+`\`+name)
 	}
 	return paths, err
 }

@@ -181,7 +181,7 @@ func (q *requests) setGone(r *usage.LockedShare) {
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
 func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, name string) (err error) {
-	defer m.options.Runner.Done("RemoveSMBGlobalMapping", quote.Text(name), time.Now(), &err)
+	defer m.options.Observer.End("RemoveSMBGlobalMapping", quote.Text(name), time.Now(), &err)
 	remote, err := m.remoteOf(ctx, name)
 	if err != nil {
 		return err
@@ -307,9 +307,9 @@ func (m *Mappings) unmappedError(r *LockedMapping) error {
 	return nil
 }
 
-// Unlinked removes the mapping of a share if its removal was requested and no link to the share is
-// left. Call Unlinked after removing a link for a driver.
-func (m *Mappings) Unlinked(ctx context.Context, remote win.UNCPath) {
+// RemoveMappingAfterLastLink removes the mapping of a share if its removal was requested and no link to the share is
+// left. Call it after removing a link for a driver.
+func (m *Mappings) RemoveMappingAfterLastLink(ctx context.Context, remote win.UNCPath) {
 	if len(m.requests.of(remote).toGo) == 0 {
 		return
 	}

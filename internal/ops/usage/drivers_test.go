@@ -95,7 +95,7 @@ func newShared(t *testing.T) *shared {
 	s.node = usage.NewFinder(common)
 	for driver, other := range map[string]string{"red": "blue", "blue": "red"} {
 		s.parts[driver] = &part{System: s.sim, hidden: map[string]bool{strings.TrimSuffix(string(s.volumes[other]), `\`): true}}
-		s.own[driver] = usage.FinderForDriver(common, driver, s.parts[driver], s.whole, paths.Within(pathpolicy.Territory{Driver: driver}))
+		s.own[driver] = usage.FinderForDriver(common, driver, s.parts[driver], s.whole, paths.Within(pathpolicy.DriverPaths{Driver: driver}))
 	}
 	return s
 }

@@ -128,14 +128,14 @@ func (k *lock) with(unlock func()) *lock {
 // keyOf returns the key of the lock in this process for a byte of the lock file.
 func keyOf(offset int64) string { return strconv.FormatInt(offset, 10) }
 
-// take takes both locks of an object, given by its kind and name. The driver owns the object; with
+// acquire takes both locks of an object, given by its kind and name. The driver owns the object; with
 // the node's locker, the owner is unknown.
-func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
-	return l.takeOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
+func (l *Locker) acquire(ctx context.Context, k kind, name string) (taken *lock, _ error) {
+	return l.acquireOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
 }
 
-// takeOf is take for an object with an owner.
-func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
+// acquireOf is take for an object with an owner.
+func (l *Locker) acquireOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
 	offset, held := byteOf(k, name), l.options.Shared.held
 	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), keyOf(offset), kinds[k]+" "+quote.Text(name))
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber) (lockedDis
 		}
 	}()
 	owner, isKnown := l.options.OwnerOf(ctx, h)
-	r, err := l.takeOf(ctx, owner, isKnown, diskLock, n.String())
+	r, err := l.acquireOf(ctx, owner, isKnown, diskLock, n.String())
 	if err != nil {
 		return nil, err
 	}
@@ -236,10 +236,10 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*Loc
 	return d.locker.lockOwnVolume(ctx, id)
 }
 
-// LockVolumeAlone locks a volume without its disk, which may have left the node. The caller may
+// LockVolumeOnly locks a volume without its disk, which may have left the node. The caller may
 // only end a use of the volume. The owner of a missing volume is unknown: any driver may have a
 // mount point of it. A driver's lock of a missing volume excludes only the driver's own calls.
-func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
+func (l *Locker) LockVolumeOnly(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	v, _, err := l.lockVolume(ctx, id)
 	return v, err
 }
@@ -260,7 +260,7 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
 	if l.options.HasVolume == nil {
-		r, err := l.take(ctx, volumeLock, guid)
+		r, err := l.acquire(ctx, volumeLock, guid)
 		if err != nil {
 			return nil, false, err
 		}
@@ -281,7 +281,7 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 	if !isThere {
 		return &LockedVolume{id, &lock{l, unlock, func() {}}}, false, nil
 	}
-	r, err := l.take(ctx, volumeLock, guid)
+	r, err := l.acquire(ctx, volumeLock, guid)
 	if err != nil {
 		return nil, false, err
 	}
@@ -291,13 +291,13 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 // tryTimeout is the maximum wait of TryLockVolume.
 const tryTimeout = time.Second
 
-// TryLockVolume is LockVolumeAlone for a caller that holds directories open and only ends uses. The
+// TryLockVolume is LockVolumeOnly for a caller that holds directories open and only ends uses. The
 // current holder of the lock may be waiting for one of the directories, and TryLockVolume gives up
 // after tryTimeout. The error is then csiproxy.ErrUnavailable.
 func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	v, err := l.LockVolumeAlone(soon, id)
+	v, err := l.LockVolumeOnly(soon, id)
 	if err != nil && ctx.Err() == nil && soon.Err() != nil {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"another call is changing where the volume at this path is mounted; try again later")
@@ -310,7 +310,7 @@ func (l *Locker) LockServer(ctx context.Context, remote win.UNCPath) (*LockedSer
 	if err := l.paths.CheckShare(remote.Root()); err != nil {
 		return nil, err
 	}
-	r, err := l.take(ctx, serverLock, remote.Server())
+	r, err := l.acquire(ctx, serverLock, remote.Server())
 	if err != nil {
 		return nil, err
 	}
@@ -322,8 +322,8 @@ func (s *LockedServer) LockShare(ctx context.Context, remote win.UNCPath) (*Lock
 	return s.locker.lockShare(ctx, remote)
 }
 
-// LockShareAlone locks the share of remote for a caller that only changes links.
-func (l *Locker) LockShareAlone(ctx context.Context, remote win.UNCPath) (*LockedShare, error) {
+// LockShareOnly locks the share of remote for a caller that only changes links.
+func (l *Locker) LockShareOnly(ctx context.Context, remote win.UNCPath) (*LockedShare, error) {
 	return l.lockShare(ctx, remote)
 }
 
@@ -331,7 +331,7 @@ func (l *Locker) lockShare(ctx context.Context, remote win.UNCPath) (*LockedShar
 	if err := l.paths.CheckShare(remote.Root()); err != nil {
 		return nil, err
 	}
-	r, err := l.take(ctx, shareLock, remote.Root())
+	r, err := l.acquire(ctx, shareLock, remote.Root())
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +399,7 @@ func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (unlock 
 		if err != nil {
 			return nil, nil // the share cannot be mapped
 		}
-		s, err := l.LockShareAlone(ctx, remote)
+		s, err := l.LockShareOnly(ctx, remote)
 		if err != nil {
 			return nil, err
 		}

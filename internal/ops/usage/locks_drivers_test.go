@@ -129,12 +129,12 @@ func TestDriversLockAtOnce(t *testing.T) {
 			if c.Name == win.CallLockFile {
 				n.sim.OnCall(nil)
 				var err error
-				first, err = lockers["blue"].LockVolumeAlone(t.Context(), n.id)
+				first, err = lockers["blue"].LockVolumeOnly(t.Context(), n.id)
 				simtest.Must(t, err)
 			}
 		})
 		begun := time.Now()
-		second, err := lockers["red"].LockVolumeAlone(t.Context(), n.id)
+		second, err := lockers["red"].LockVolumeOnly(t.Context(), n.id)
 		simtest.Must(t, err)
 		simtest.Want(t, "it took", time.Since(begun), 0)
 		first.Release()
@@ -164,7 +164,7 @@ func TestVolumeOfDriver(t *testing.T) {
 				return test.isThere, test.err
 			}})
 		for range 2 { // the first lock is released
-			locked, err := l.LockVolumeAlone(t.Context(), n.id)
+			locked, err := l.LockVolumeOnly(t.Context(), n.id)
 			simtest.WantErrorOf(t, test.name, err, test.free)
 			if err == nil {
 				locked.Release()
@@ -199,7 +199,7 @@ func TestMissingVolumeOfDriver(t *testing.T) {
 		lock := func(l *usage.Locker) (*usage.LockedVolume, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			return l.LockVolumeAlone(ctx, n.id)
+			return l.LockVolumeOnly(ctx, n.id)
 		}
 		missing, err := lock(of("red"))
 		simtest.Must(t, err)
@@ -231,7 +231,7 @@ func TestMissingVolumeOfDriver(t *testing.T) {
 func TestShareOfDriver(t *testing.T) {
 	n := newNode(t)
 	for _, own := range []bool{true, false} {
-		paths := pathpolicy.Default().Within(pathpolicy.Territory{Driver: "red", Share: func(path string) bool {
+		paths := pathpolicy.Default().Within(pathpolicy.DriverPaths{Driver: "red", Share: func(path string) bool {
 			simtest.Want(t, "the share", path, share.Root())
 			return own
 		}})

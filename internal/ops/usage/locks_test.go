@@ -41,13 +41,13 @@ var ways = []struct {
 		return r, err
 	}},
 	{"volume", 2, func(ctx context.Context, l *usage.Locker, n node) (taken, error) {
-		return l.LockVolumeAlone(ctx, n.id)
+		return l.LockVolumeOnly(ctx, n.id)
 	}},
 	{"server", 3, func(ctx context.Context, l *usage.Locker, n node) (taken, error) {
 		return l.LockServer(ctx, share)
 	}},
 	{"share", 4, func(ctx context.Context, l *usage.Locker, n node) (taken, error) {
-		return l.LockShareAlone(ctx, share)
+		return l.LockShareOnly(ctx, share)
 	}},
 }
 
@@ -129,7 +129,7 @@ func TestExclusion(t *testing.T) {
 // Windows' names of a volume may differ in case. The lock is one.
 func TestVolumeInOtherCase(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+	held, err := n.process().LockVolumeOnly(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	other := csiproxy.VolumeID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
@@ -138,7 +138,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := n.process().LockVolumeAlone(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.process().LockVolumeOnly(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s can be locked while %s is: %v", other, n.id, err)
 	}
 }
@@ -146,7 +146,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 // While something is locked, nobody writes to the lock file or deletes it, and everybody who may reads it.
 func TestLockFileIsOpenedForReading(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+	held, err := n.process().LockVolumeOnly(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	for access, want := range map[win.Access]error{
@@ -169,10 +169,10 @@ func TestAnotherProcess(t *testing.T) {
 		n := newNode(t)
 		// Its byte may be locked for a moment after the file is closed.
 		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, winerr.ErrorLockViolation))
-		held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		held, err := n.process().LockVolumeOnly(t.Context(), n.id)
 		simtest.Must(t, err)
 		begun := time.Now()
-		_, err = n.process().LockVolumeAlone(t.Context(), n.id)
+		_, err = n.process().LockVolumeOnly(t.Context(), n.id)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable, "another process of CSI Proxy is changing the volume")
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("after %v", took)
@@ -196,7 +196,7 @@ func TestLockFileOfOthers(t *testing.T) {
 		if _, err := n.process().KeepLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
 			t.Errorf("%s: %v", name, err)
 		}
-		_, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		_, err := n.process().LockVolumeOnly(t.Context(), n.id)
 		if err == nil || !strings.Contains(err.Error(), lockFile) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -212,7 +212,7 @@ func TestFullDisk(t *testing.T) {
 			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: lockFile, Skip: 1, Count: 1, Fires: fires}, errno))
 		}
 		full(winsim.MustFire)
-		_, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		_, err := n.process().LockVolumeOnly(t.Context(), n.id)
 		simtest.WantErrorOf(t, "without a lock file", err, errno, lockFile)
 		n.sim.ResetRules()
 		keeper := n.process()
@@ -222,12 +222,12 @@ func TestFullDisk(t *testing.T) {
 			t.Error("the lock file was deleted while a process keeps it")
 		}
 		full(winsim.MustNotFire)
-		held, err := n.process().LockVolumeAlone(t.Context(), n.id) // another process, as with the library
+		held, err := n.process().LockVolumeOnly(t.Context(), n.id) // another process, as with the library
 		simtest.Must(t, err)
 		held.Release()
 		n.sim.ResetRules()
 		calls := simtest.Counted(n.sim, win.CallOpen, win.CallQuerySecurity, "GetSystemWindowsDirectoryW")
-		held, err = keeper.LockVolumeAlone(t.Context(), n.id)
+		held, err = keeper.LockVolumeOnly(t.Context(), n.id)
 		simtest.Must(t, err)
 		simtest.Want(t, "calls for a lock of the process that keeps it", calls(), []int{1, 0, 0})
 		held.Release()
@@ -250,10 +250,10 @@ func TestObjects(t *testing.T) {
 	if _, _, err := locker.LockDiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the disk of a volume that has left: %v", err)
 	}
-	held, err := locker.LockVolumeAlone(t.Context(), n.id)
+	held, err := locker.LockVolumeOnly(t.Context(), n.id)
 	simtest.Must(t, err)
 	held.Release()
-	if _, err := locker.LockVolumeAlone(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, err := locker.LockVolumeOnly(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("no volume id: %v", err)
 	}
 	if _, _, err := locker.LockDiskOf(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
@@ -323,7 +323,7 @@ func TestTryLockVolume(t *testing.T) {
 			if where == "two processes" {
 				other = n.process()
 			}
-			held, err := one.LockVolumeAlone(t.Context(), n.id)
+			held, err := one.LockVolumeOnly(t.Context(), n.id)
 			simtest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
@@ -377,12 +377,12 @@ func TestMountedAt(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				if kind == pathpolicy.MountedVolume {
-					r, err := other.LockVolumeAlone(ctx, csiproxy.VolumeID(to))
+					r, err := other.LockVolumeOnly(ctx, csiproxy.VolumeID(to))
 					return r, err
 				}
 				remote, err := win.ParseUNC(to)
 				simtest.Must(t, err)
-				r, err := other.LockShareAlone(ctx, remote)
+				r, err := other.LockShareOnly(ctx, remote)
 				return r, err
 			}
 			simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet))

@@ -121,11 +121,11 @@ func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 // systemFiles asks Windows for its own files. If a value is missing from the registry, Windows has
 // no file of the kind.
 func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
-	windows, err := sys.SystemWindowsDirectory(ctx)
+	windowsDir, err := sys.SystemWindowsDirectory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	files := []systemFile{{"its directory", windows, false}}
+	files := []systemFile{{"its directory", windowsDir, false}}
 	for _, v := range []struct{ what, key, value string }{
 		{"its system partition", win.RegistrySetup, win.RegistrySystemPartition},
 		{"its page file", win.RegistryMemoryManagement, win.RegistryExistingPageFiles},
@@ -136,7 +136,7 @@ func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
 			return nil, fmt.Errorf(`HKLM\%s\%s: %w`, v.key, v.value, err)
 		}
 		for _, path := range paths {
-			files = append(files, systemFile{v.what, plainPath(path, windows), v.key != win.RegistrySetup})
+			files = append(files, systemFile{v.what, plainPath(path, windowsDir), v.key != win.RegistrySetup})
 		}
 	}
 	return files, nil

@@ -25,7 +25,7 @@ func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (wi
 	}
 	extents, err := win.ExtentsOf(ctx, sys, win.VolumePath(string(id)))
 	if err == nil && len(extents) != 1 {
-		err = ErrSpread(len(extents))
+		err = SpreadError(len(extents))
 	}
 	if err != nil {
 		return win.DiskExtent{}, err
@@ -33,8 +33,8 @@ func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (wi
 	return extents[0], nil
 }
 
-// ErrSpread is the error for a volume on several parts of disks, or on none.
-func ErrSpread(parts int) error {
+// SpreadError is the error for a volume on several parts of disks, or on none.
+func SpreadError(parts int) error {
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
 }

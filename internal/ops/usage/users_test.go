@@ -239,7 +239,7 @@ func TestDirectoriesOfAnotherDriver(t *testing.T) {
 			all := usage.NewFinder(shared)
 			drivers := make(map[string]*usage.Finder)
 			for _, driver := range []string{"red", "blue"} {
-				drivers[driver] = usage.FinderForDriver(shared, driver, n.sim, n.sim, paths.Within(pathpolicy.Territory{Driver: driver}))
+				drivers[driver] = usage.FinderForDriver(shared, driver, n.sim, n.sim, paths.Within(pathpolicy.DriverPaths{Driver: driver}))
 			}
 			begin(t, n)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
