@@ -23,7 +23,7 @@ type scene struct {
 
 func newScene(t *testing.T, sys *winsim.System, volume string, n int) scene {
 	t.Helper()
-	s := scene{sys, fmt.Sprintf(`%s\pods\%d`, kubeletDir, n), fmt.Sprintf(`C:\outside\%d`, n)}
+	s := scene{sys, fmt.Sprintf(`%s\pods\%d`, kubelet, n), fmt.Sprintf(`C:\outside\%d`, n)}
 	for _, root := range []string{s.inside, s.outside} {
 		must(t, sys.MkdirAll(root+`\a\b\tree\sub\empty`))
 		must(t, sys.MkdirAll(root+`\a\b\empty`))

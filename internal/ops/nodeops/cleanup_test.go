@@ -21,7 +21,7 @@ import (
 func TestCleanUp(t *testing.T) {
 	sim, n := withLeftovers(t)
 	ctx := t.Context()
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	found, err := n.Storage.CleanUp(ctx, false)
 	if err != nil || len(found.Mounts) != 3 {
@@ -44,10 +44,10 @@ func TestCleanUp(t *testing.T) {
 	if left, err := n.Storage.CleanUp(ctx, true); err != nil || len(left.Mounts) != 0 {
 		t.Errorf("left are %+v, %v", left, err)
 	}
-	if data, err := sim.ReadFile(targetPath + stagedFile); string(data) != "precious" || err != nil {
+	if data, err := sim.ReadFile(targetPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
-	simtest.Must(t, sim.WriteFile(sharePath+stagedFile, nil))
+	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 	simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data`)
 }
 

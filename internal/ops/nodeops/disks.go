@@ -25,14 +25,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// DiskSystem has the Windows calls of the disk operations.
-type DiskSystem interface {
-	win.Devices
-	win.Notices
-	win.FileSystems
-	usage.System
-}
-
 // DiskOptions configure the operations. The zero value is the default.
 type DiskOptions struct {
 	// AllowRecognizedData lets PartitionDisk overwrite data that it recognises as another system's.
@@ -66,11 +58,11 @@ const DefaultSilentDiskTimeout = 5 * time.Second
 // SharedDisks is the state shared by the disk operations of a node and of its drivers: the queries
 // of all disks, and their findings.
 type SharedDisks struct {
-	sys     DiskSystem
+	sys     win.System
 	log     *slog.Logger
 	ownerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
-	rescans operation.NextRun[queryKey, struct{}] // the key is whether Windows re-enumerates the whole device tree
+	rescans operation.NextRun[queryKey, struct{}] // by the driver, and by whether Windows re-enumerates the whole device tree
 
 	all      *devices // the disks
 	adapters *devices
@@ -94,7 +86,7 @@ type SharedDiskOptions struct {
 }
 
 // NewSharedDisks returns the state shared by the disk operations on the node sys.
-func NewSharedDisks(sys DiskSystem, o SharedDiskOptions) *SharedDisks {
+func NewSharedDisks(sys win.System, o SharedDiskOptions) *SharedDisks {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
@@ -109,14 +101,14 @@ func NewSharedDisks(sys DiskSystem, o SharedDiskOptions) *SharedDisks {
 
 // Disks are the disks of a node, or of one driver. All methods may be called concurrently.
 type Disks struct {
-	sys     DiskSystem
+	sys     win.System
 	options DiskOptions
 	shared  *SharedDisks
 }
 
 // NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
 // disks, as with the original of a clone, cover all disks of the node.
-func NewDisks(sys DiskSystem, o DiskOptions) *Disks {
+func NewDisks(sys win.System, o DiskOptions) *Disks {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	paths := pathpolicy.Default()
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))

@@ -20,46 +20,46 @@ import (
 // rehearsals are operations that can be done over and over.
 var rehearsals = map[string]func(ctx context.Context, f *nodeops.Filesystem) error{
 	"PathExists": func(ctx context.Context, f *nodeops.Filesystem) error {
-		_, err := f.PathExists(ctx, kubeletDir+`\link\deep\mnt`)
+		_, err := f.PathExists(ctx, kubelet+`\link\deep\mnt`)
 		return err
 	},
 	"IsSymlink": func(ctx context.Context, f *nodeops.Filesystem) error {
-		_, err := f.IsSymlink(ctx, kubeletDir+`\link\deep\mnt`)
+		_, err := f.IsSymlink(ctx, kubelet+`\link\deep\mnt`)
 		return err
 	},
 	"IsSymlink of a link": func(ctx context.Context, f *nodeops.Filesystem) error {
-		_, err := f.IsSymlink(ctx, kubeletDir+`\link`)
+		_, err := f.IsSymlink(ctx, kubelet+`\link`)
 		return err
 	},
 	"Mkdir": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Mkdir(ctx, kubeletDir+`\link\new\a`)
+		return f.Mkdir(ctx, kubelet+`\link\new\a`)
 	},
 	"Mkdir of a link": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Mkdir(ctx, kubeletDir+`\link`)
+		return f.Mkdir(ctx, kubelet+`\link`)
 	},
 	"Rmdir": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Rmdir(ctx, kubeletDir+`\gone`, true)
+		return f.Rmdir(ctx, kubelet+`\gone`, true)
 	},
 	"Rmdir of an empty directory": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Rmdir(ctx, kubeletDir+`\empty`, true)
+		return f.Rmdir(ctx, kubelet+`\empty`, true)
 	},
 	"RmdirContents": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.RmdirContents(ctx, kubeletDir+`\gone`)
+		return f.RmdirContents(ctx, kubelet+`\gone`)
 	},
 	"CreateSymlink": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.CreateSymlink(ctx, kubeletDir+`\link`, kubeletDir+`\new`)
+		return f.CreateSymlink(ctx, kubelet+`\link`, kubelet+`\new`)
 	},
 	"CreateSymlink where the link is": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.CreateSymlink(ctx, kubeletDir+`\x`, kubeletDir+`\link`)
+		return f.CreateSymlink(ctx, kubelet+`\x`, kubelet+`\link`)
 	},
 	"Unlink": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Unlink(ctx, parse(kubeletDir+`\link`))
+		return f.Unlink(ctx, parse(kubelet+`\link`))
 	},
 	"Unlink of an empty directory": func(ctx context.Context, f *nodeops.Filesystem) error {
-		return f.Unlink(ctx, parse(kubeletDir+`\empty`))
+		return f.Unlink(ctx, parse(kubelet+`\empty`))
 	},
 	"UnlinkIf": func(ctx context.Context, f *nodeops.Filesystem) error {
-		_, err := f.UnlinkIf(ctx, parse(kubeletDir+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
+		_, err := f.UnlinkIf(ctx, parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
 		return err
 	},
 }
@@ -69,14 +69,14 @@ func stageFiles(t *testing.T) (*winsim.System, *nodeops.Filesystem) {
 	t.Helper()
 	sys := newFileNode(t)
 	volume, _ := newVolume(t, sys)
-	must(t, sys.MkdirAll(kubeletDir+`\x\deep`))
-	must(t, sys.Symlink(kubeletDir+`\link`, kubeletDir+`\x`, true))
-	mount(t, sys, kubeletDir+`\x\deep\mnt`, volume)
-	must(t, sys.MkdirAll(kubeletDir+`\empty`))
-	must(t, sys.MkdirAll(kubeletDir+`\gone\sub\empty`))
-	must(t, sys.WriteFile(kubeletDir+`\gone\sub\file`, nil))
-	must(t, sys.Junction(kubeletDir+`\gone\link`, kubeletDir))
-	mount(t, sys, kubeletDir+`\gone\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\x\deep`))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
+	mount(t, sys, kubelet+`\x\deep\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\empty`))
+	must(t, sys.MkdirAll(kubelet+`\gone\sub\empty`))
+	must(t, sys.WriteFile(kubelet+`\gone\sub\file`, nil))
+	must(t, sys.Junction(kubelet+`\gone\link`, kubelet))
+	mount(t, sys, kubelet+`\gone\mnt`, volume)
 	return sys, newFilesystem(t, sys)
 }
 
@@ -90,7 +90,7 @@ func atEachCallOfFiles(t *testing.T, happens func(t *testing.T, sys *winsim.Syst
 			t.Parallel()
 			sys, f := stageFiles(t)
 			must(t, run(t.Context(), f))
-			after := tree(t, sys, kubeletDir)
+			after := tree(t, sys, kubelet)
 			simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
 				sys, f := stageFiles(t)
 				ctx, cancel := context.WithCancel(t.Context()) // to its end, also without its caller
@@ -111,7 +111,7 @@ func atEachCallOfFiles(t *testing.T, happens func(t *testing.T, sys *winsim.Syst
 					t.Errorf("%v: still open: %q", at, open)
 				}
 				simtest.WantErrorOf(t, fmt.Sprintf("%v: repeated", at), run(t.Context(), f), nil)
-				simtest.Want(t, fmt.Sprintf("%v: repeated", at), tree(t, sys, kubeletDir), after)
+				simtest.Want(t, fmt.Sprintf("%v: repeated", at), tree(t, sys, kubelet), after)
 			})
 		})
 	}
@@ -150,7 +150,7 @@ func TestEachInterruptionIsNoticed(t *testing.T) {
 	type step = func(ctx context.Context) error
 	ask := func(f *nodeops.Filesystem) step {
 		return func(ctx context.Context) error {
-			_, err := f.IsSymlink(ctx, kubeletDir+`\link`) // which takes several calls
+			_, err := f.IsSymlink(ctx, kubelet+`\link`) // which takes several calls
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func TestEachInterruptionIsNoticed(t *testing.T) {
 		"half-done": func(ctx context.Context, f *nodeops.Filesystem, do step) error {
 			err := do(ctx)
 			if err != nil {
-				return errors.Join(err, f.Mkdir(context.WithoutCancel(ctx), kubeletDir+`\left`))
+				return errors.Join(err, f.Mkdir(context.WithoutCancel(ctx), kubelet+`\left`))
 			}
 			return nil
 		},

@@ -21,14 +21,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// FilesSystem has the Windows calls of the file operations.
-type FilesSystem interface {
-	usage.System
-	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
-}
-
-// FileOptions configure the operations. The zero value is the default.
-type FileOptions struct {
+// FilesystemOptions configure the operations. The zero value is the default.
+type FilesystemOptions struct {
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
@@ -46,16 +40,16 @@ type FileOptions struct {
 // csiproxy.ErrPermissionDenied. If another process keeps a file open that is in the way, the
 // operation waits for up to a second, and then fails with csiproxy.ErrUnavailable.
 type Filesystem struct {
-	sys     FilesSystem
+	sys     win.System
 	paths   *pathpolicy.Policy
 	shares  *shares.Mappings
-	options FileOptions
+	options FilesystemOptions
 	limits  limits
 }
 
-// NewFiles returns the operations on the files of sys within paths. Links may lead to the shares in
+// NewFilesystem returns the operations on the files of sys within paths. Links may lead to the shares in
 // mapped.
-func NewFiles(sys FilesSystem, paths *pathpolicy.Policy, mapped *shares.Mappings, o FileOptions) *Filesystem {
+func NewFilesystem(sys win.System, paths *pathpolicy.Policy, mapped *shares.Mappings, o FilesystemOptions) *Filesystem {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Locks == nil {
 		o.Locks = usage.NewLocker(sys, paths, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)),

@@ -25,8 +25,8 @@ import (
 func TestBadPaths(t *testing.T) {
 	sys := simtest.Open(t, winsim.Delays{})
 	f := newFilesystem(t, sys)
-	long := kubeletDir + `\` + strings.Repeat(`a\`, 125)
-	for _, path := range []string{``, `relative`, `C:\Windows`, kubeletDir + `\..\x`, kubeletDir + `/x`, `\\server\share`, long} {
+	long := kubelet + `\` + strings.Repeat(`a\`, 125)
+	for _, path := range []string{``, `relative`, `C:\Windows`, kubelet + `\..\x`, kubelet + `/x`, `\\server\share`, long} {
 		for name, run := range map[string]func() error{
 			"PathExists":           func() error { _, err := f.PathExists(t.Context(), path); return err },
 			"IsSymlink":            func() error { _, err := f.IsSymlink(t.Context(), path); return err },
@@ -34,8 +34,8 @@ func TestBadPaths(t *testing.T) {
 			"Rmdir":                func() error { return f.Rmdir(t.Context(), path, false) },
 			"Rmdir with force":     func() error { return f.Rmdir(t.Context(), path, true) },
 			"RmdirContents":        func() error { return f.RmdirContents(t.Context(), path) },
-			"CreateSymlink at":     func() error { return f.CreateSymlink(t.Context(), kubeletDir+`\x`, path) },
-			"CreateSymlink toward": func() error { return f.CreateSymlink(t.Context(), path, kubeletDir+`\x`) },
+			"CreateSymlink at":     func() error { return f.CreateSymlink(t.Context(), kubelet+`\x`, path) },
+			"CreateSymlink toward": func() error { return f.CreateSymlink(t.Context(), path, kubelet+`\x`) },
 		} {
 			simtest.WantErrorOf(t, fmt.Sprintf("%s %q", name, path), run(), csiproxy.ErrInvalidArgument)
 		}
@@ -48,26 +48,26 @@ func TestBadPaths(t *testing.T) {
 func TestPathExists(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
-	must(t, sys.Symlink(kubeletDir+`\dangling`, kubeletDir+`\none`, true))
-	must(t, sys.Junction(kubeletDir+`\evil`, `C:\Windows`))
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.Symlink(kubelet+`\dangling`, kubelet+`\none`, true))
+	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
 	for path, want := range map[string]bool{
-		kubeletDir:                   true,
-		kubeletDir + `\dir\`:         true,
-		`\var\lib\kubelet\dir`:       true,
-		kubeletDir + `\none`:         false,
-		kubeletDir + `\none\none`:    false,
-		kubeletDir + `\dangling`:     true,
-		kubeletDir + `\dangling\x`:   false,
-		kubeletDir + `\evil`:         true,
-		kubeletDir + `\dir\none\..x`: false,
+		kubelet:                   true,
+		kubelet + `\dir\`:         true,
+		`\var\lib\kubelet\dir`:    true,
+		kubelet + `\none`:         false,
+		kubelet + `\none\none`:    false,
+		kubelet + `\dangling`:     true,
+		kubelet + `\dangling\x`:   false,
+		kubelet + `\evil`:         true,
+		kubelet + `\dir\none\..x`: false,
 	} {
 		got, err := f.PathExists(t.Context(), path)
 		if got != want || err != nil {
 			t.Errorf("%s: %v, %v", path, got, err)
 		}
 	}
-	if got, err := f.PathExists(t.Context(), kubeletDir+`\evil\System32`); got || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+	if got, err := f.PathExists(t.Context(), kubelet+`\evil\System32`); got || !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("outside: %v, %v", got, err)
 	}
 }
@@ -76,38 +76,38 @@ func TestMkdir(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys, `C:\work\dir`)
 	volume, _ := newVolume(t, sys)
-	mount(t, sys, kubeletDir+`\mnt`, volume)
-	must(t, sys.MkdirAll(kubeletDir+`\real`))
-	must(t, sys.WriteFile(kubeletDir+`\file`, nil))
-	must(t, sys.Symlink(kubeletDir+`\link`, `real`, true))
-	must(t, sys.Symlink(kubeletDir+`\tofile`, `file`, false))
-	must(t, sys.Symlink(kubeletDir+`\tofiledir`, `file`, true))
-	must(t, sys.Symlink(kubeletDir+`\tomnt`, kubeletDir+`\mnt`, true))
-	must(t, sys.Symlink(kubeletDir+`\dangling`, `none`, true))
-	must(t, sys.Symlink(kubeletDir+`\share`, `\\server\share`, true))
-	must(t, sys.Junction(kubeletDir+`\evil`, `C:\Windows`))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\real`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	must(t, sys.Symlink(kubelet+`\link`, `real`, true))
+	must(t, sys.Symlink(kubelet+`\tofile`, `file`, false))
+	must(t, sys.Symlink(kubelet+`\tofiledir`, `file`, true))
+	must(t, sys.Symlink(kubelet+`\tomnt`, kubelet+`\mnt`, true))
+	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\share`, true))
+	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
 
 	for path, want := range map[string]error{
-		kubeletDir:                    nil,
-		kubeletDir + `\a\b\c`:         nil,
-		kubeletDir + `\a\b`:           nil,
-		`\var\lib\kubelet\d\e\`:       nil,
-		kubeletDir + `\link`:          nil,
-		kubeletDir + `\link\x`:        nil,
-		kubeletDir + `\mnt`:           nil,
-		kubeletDir + `\mnt\in\volume`: nil,
-		kubeletDir + `\tomnt`:         nil,
-		`C:\work\dir`:                 nil,
-		`C:\work\dir\x`:               nil,
-		kubeletDir + `\file`:          csiproxy.ErrAlreadyExists,
-		kubeletDir + `\tofile`:        csiproxy.ErrAlreadyExists,
-		kubeletDir + `\tofiledir`:     csiproxy.ErrAlreadyExists,
-		kubeletDir + `\dangling`:      csiproxy.ErrAlreadyExists,
-		kubeletDir + `\share`:         csiproxy.ErrAlreadyExists,
-		kubeletDir + `\file\x`:        csiproxy.ErrFailedPrecondition,
-		kubeletDir + `\evil`:          csiproxy.ErrPermissionDenied,
-		kubeletDir + `\evil\x`:        csiproxy.ErrPermissionDenied,
-		kubeletDir + `\share\x`:       csiproxy.ErrPermissionDenied,
+		kubelet:                    nil,
+		kubelet + `\a\b\c`:         nil,
+		kubelet + `\a\b`:           nil,
+		`\var\lib\kubelet\d\e\`:    nil,
+		kubelet + `\link`:          nil,
+		kubelet + `\link\x`:        nil,
+		kubelet + `\mnt`:           nil,
+		kubelet + `\mnt\in\volume`: nil,
+		kubelet + `\tomnt`:         nil,
+		`C:\work\dir`:              nil,
+		`C:\work\dir\x`:            nil,
+		kubelet + `\file`:          csiproxy.ErrAlreadyExists,
+		kubelet + `\tofile`:        csiproxy.ErrAlreadyExists,
+		kubelet + `\tofiledir`:     csiproxy.ErrAlreadyExists,
+		kubelet + `\dangling`:      csiproxy.ErrAlreadyExists,
+		kubelet + `\share`:         csiproxy.ErrAlreadyExists,
+		kubelet + `\file\x`:        csiproxy.ErrFailedPrecondition,
+		kubelet + `\evil`:          csiproxy.ErrPermissionDenied,
+		kubelet + `\evil\x`:        csiproxy.ErrPermissionDenied,
+		kubelet + `\share\x`:       csiproxy.ErrPermissionDenied,
 	} {
 		for range 2 { // repeated
 			simtest.WantErrorOf(t, path, f.Mkdir(t.Context(), path), want)
@@ -118,7 +118,7 @@ func TestMkdir(t *testing.T) {
 			}
 		}
 	}
-	if _, err := sys.ReadDir(kubeletDir + `\d\e`); err != nil {
+	if _, err := sys.ReadDir(kubelet + `\d\e`); err != nil {
 		t.Error(err)
 	}
 }
@@ -127,25 +127,25 @@ func TestIsSymlink(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
 	volume, disk := newVolume(t, sys)
-	mount(t, sys, kubeletDir+`\mnt`, volume)
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
-	must(t, sys.WriteFile(kubeletDir+`\file`, nil))
-	must(t, sys.Symlink(kubeletDir+`\link`, kubeletDir+`\dir`, true))
-	must(t, sys.Symlink(kubeletDir+`\tomnt`, kubeletDir+`\mnt`, true))
-	must(t, sys.Symlink(kubeletDir+`\tovolume`, volume, true))
-	must(t, sys.Junction(kubeletDir+`\junction`, kubeletDir+`\dir`))
-	must(t, sys.Symlink(kubeletDir+`\filelink`, `file`, false))
-	must(t, sys.Symlink(kubeletDir+`\todangling`, `dangling`, true))
-	must(t, sys.Symlink(kubeletDir+`\dangling`, `none`, true))
-	must(t, sys.Symlink(kubeletDir+`\danglingdeep`, `none\none`, true))
-	must(t, sys.Symlink(kubeletDir+`\share`, `\\server\share\`, true))
-	must(t, sys.Symlink(kubeletDir+`\evil`, `C:\Windows`, true))
-	must(t, sys.Symlink(kubeletDir+`\evilnone`, `C:\Windows\none`, true))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\dir`, true))
+	must(t, sys.Symlink(kubelet+`\tomnt`, kubelet+`\mnt`, true))
+	must(t, sys.Symlink(kubelet+`\tovolume`, volume, true))
+	must(t, sys.Junction(kubelet+`\junction`, kubelet+`\dir`))
+	must(t, sys.Symlink(kubelet+`\filelink`, `file`, false))
+	must(t, sys.Symlink(kubelet+`\todangling`, `dangling`, true))
+	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
+	must(t, sys.Symlink(kubelet+`\danglingdeep`, `none\none`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\share\`, true))
+	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	must(t, sys.Symlink(kubelet+`\evilnone`, `C:\Windows\none`, true))
 
 	check := func(want map[string]bool) {
 		t.Helper()
 		for name, want := range want {
-			got, err := f.IsSymlink(t.Context(), kubeletDir+`\`+name)
+			got, err := f.IsSymlink(t.Context(), kubelet+`\`+name)
 			if got != want || err != nil {
 				t.Errorf("%s: %v, %v", name, got, err)
 			}
@@ -165,7 +165,7 @@ func TestIsSymlink(t *testing.T) {
 		`evilnone`:  csiproxy.ErrPermissionDenied, // the same: whether it is there doesn't show
 		`evil\x`:    csiproxy.ErrPermissionDenied,
 	} {
-		if got, err := f.IsSymlink(t.Context(), kubeletDir+`\`+name); got || !errors.Is(err, want) {
+		if got, err := f.IsSymlink(t.Context(), kubelet+`\`+name); got || !errors.Is(err, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}
 	}
@@ -177,7 +177,7 @@ func TestIsSymlink(t *testing.T) {
 func TestIsSymlinkAsksTheSystem(t *testing.T) {
 	sys := newFileNode(t)
 	volume, _ := newVolume(t, sys)
-	mount(t, sys, kubeletDir+`\mnt`, volume)
+	mount(t, sys, kubelet+`\mnt`, volume)
 	f := newFilesystem(t, sys)
 	for errno, want := range map[winerr.Errno]struct {
 		is  bool
@@ -189,7 +189,7 @@ func TestIsSymlinkAsksTheSystem(t *testing.T) {
 		winerr.ErrorAccessDenied:       {err: csiproxy.ErrPermissionDenied},
 	} {
 		must(t, sys.Fail(failOnce("GetFileAttributesW"), errno))
-		is, err := f.IsSymlink(t.Context(), kubeletDir+`\mnt`)
+		is, err := f.IsSymlink(t.Context(), kubelet+`\mnt`)
 		if is != want.is || !errors.Is(err, want.err) {
 			t.Errorf("%v: %v, %v, want %v", errno, is, err, want)
 		}
@@ -200,80 +200,80 @@ func TestCreateSymlink(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys, `C:\work`)
 	volume, _ := newVolume(t, sys)
-	mount(t, sys, kubeletDir+`\mnt`, volume)
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
-	must(t, sys.MkdirAll(kubeletDir+`\empty`))
+	mount(t, sys, kubelet+`\mnt`, volume)
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.MkdirAll(kubelet+`\empty`))
 	must(t, sys.MkdirAll(`C:\work`))
-	must(t, sys.WriteFile(kubeletDir+`\file`, []byte("data")))
+	must(t, sys.WriteFile(kubelet+`\file`, []byte("data")))
 	newFileShares(t, sys, "server")
-	must(t, sys.Symlink(kubeletDir+`\share`, `\\server\data\`, true))
-	must(t, sys.Symlink(kubeletDir+`\unmapped`, `\\localhost\C$\Windows`, true))
-	must(t, sys.Symlink(kubeletDir+`\evil`, `C:\Windows`, true))
-	must(t, sys.Junction(kubeletDir+`\evilchain`, kubeletDir+`\evil`))
-	must(t, sys.Junction(kubeletDir+`\junction`, kubeletDir+`\dir`))
-	must(t, sys.Symlink(kubeletDir+`\relative`, `dir`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\`, true))
+	must(t, sys.Symlink(kubelet+`\unmapped`, `\\localhost\C$\Windows`, true))
+	must(t, sys.Symlink(kubelet+`\evil`, `C:\Windows`, true))
+	must(t, sys.Junction(kubelet+`\evilchain`, kubelet+`\evil`))
+	must(t, sys.Junction(kubelet+`\junction`, kubelet+`\dir`))
+	must(t, sys.Symlink(kubelet+`\relative`, `dir`, true))
 
 	for _, c := range []struct {
 		source, target string
 		want           error
 	}{
-		{kubeletDir + `\dir`, kubeletDir + `\1`, nil},
-		{kubeletDir + `\dir`, kubeletDir + `\1`, nil}, // repeated
-		{`\var\LIB\kubelet\\DIR\`, kubeletDir + `\1`, nil},
-		{kubeletDir + `\none\none`, kubeletDir + `\2`, nil},
-		{kubeletDir + `\mnt`, kubeletDir + `\3`, nil},
-		{kubeletDir + `\share`, kubeletDir + `\4`, nil},
-		{kubeletDir + `\file`, kubeletDir + `\5`, nil},
-		{kubeletDir + `\dir`, kubeletDir + `\mnt\link`, nil},
-		{kubeletDir, `C:\work\link`, nil},
-		{kubeletDir + `\dir`, kubeletDir + `\relative`, nil}, // the same by another text
+		{kubelet + `\dir`, kubelet + `\1`, nil},
+		{kubelet + `\dir`, kubelet + `\1`, nil}, // repeated
+		{`\var\LIB\kubelet\\DIR\`, kubelet + `\1`, nil},
+		{kubelet + `\none\none`, kubelet + `\2`, nil},
+		{kubelet + `\mnt`, kubelet + `\3`, nil},
+		{kubelet + `\share`, kubelet + `\4`, nil},
+		{kubelet + `\file`, kubelet + `\5`, nil},
+		{kubelet + `\dir`, kubelet + `\mnt\link`, nil},
+		{kubelet, `C:\work\link`, nil},
+		{kubelet + `\dir`, kubelet + `\relative`, nil}, // the same by another text
 
-		{kubeletDir + `\empty`, kubeletDir + `\1`, csiproxy.ErrAlreadyExists},
-		{kubeletDir + `\dir`, kubeletDir + `\junction`, csiproxy.ErrAlreadyExists},
-		{kubeletDir + `\dir`, kubeletDir + `\empty`, csiproxy.ErrAlreadyExists},
-		{kubeletDir + `\dir`, kubeletDir + `\file`, csiproxy.ErrAlreadyExists},
-		{kubeletDir + `\dir`, kubeletDir + `\mnt`, csiproxy.ErrAlreadyExists},
-		{kubeletDir + `\dir`, kubeletDir + `\none\link`, csiproxy.ErrNotFound},
-		{kubeletDir + `\dir`, kubeletDir, csiproxy.ErrInvalidArgument},
-		{kubeletDir + `\new`, kubeletDir + `\NEW`, csiproxy.ErrInvalidArgument},
-		{kubeletDir + `\dir`, kubeletDir + `\evil\link`, csiproxy.ErrPermissionDenied},
-		{kubeletDir + `\evil`, kubeletDir + `\link`, csiproxy.ErrPermissionDenied},
-		{kubeletDir + `\evilchain`, kubeletDir + `\link`, csiproxy.ErrPermissionDenied},
-		{kubeletDir + `\unmapped`, kubeletDir + `\link`, csiproxy.ErrPermissionDenied},
-		{kubeletDir + `\evil\System32`, kubeletDir + `\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\empty`, kubelet + `\1`, csiproxy.ErrAlreadyExists},
+		{kubelet + `\dir`, kubelet + `\junction`, csiproxy.ErrAlreadyExists},
+		{kubelet + `\dir`, kubelet + `\empty`, csiproxy.ErrAlreadyExists},
+		{kubelet + `\dir`, kubelet + `\file`, csiproxy.ErrAlreadyExists},
+		{kubelet + `\dir`, kubelet + `\mnt`, csiproxy.ErrAlreadyExists},
+		{kubelet + `\dir`, kubelet + `\none\link`, csiproxy.ErrNotFound},
+		{kubelet + `\dir`, kubelet, csiproxy.ErrInvalidArgument},
+		{kubelet + `\new`, kubelet + `\NEW`, csiproxy.ErrInvalidArgument},
+		{kubelet + `\dir`, kubelet + `\evil\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\evil`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\evilchain`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\unmapped`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
+		{kubelet + `\evil\System32`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 	} {
 		simtest.WantErrorOf(t, fmt.Sprintf("%s at %s", c.source, c.target), f.CreateSymlink(t.Context(), c.source, c.target),
 			c.want)
 	}
 
 	for link, want := range map[string]string{
-		kubeletDir + `\1`:        kubeletDir + `\dir`,
-		kubeletDir + `\2`:        kubeletDir + `\none\none`,
-		kubeletDir + `\3`:        kubeletDir + `\mnt`,
-		kubeletDir + `\4`:        kubeletDir + `\share`,
-		kubeletDir + `\5`:        kubeletDir + `\file`,
-		kubeletDir + `\mnt\link`: kubeletDir + `\dir`,
-		`C:\work\link`:           kubeletDir,
+		kubelet + `\1`:        kubelet + `\dir`,
+		kubelet + `\2`:        kubelet + `\none\none`,
+		kubelet + `\3`:        kubelet + `\mnt`,
+		kubelet + `\4`:        kubelet + `\share`,
+		kubelet + `\5`:        kubelet + `\file`,
+		kubelet + `\mnt\link`: kubelet + `\dir`,
+		`C:\work\link`:        kubelet,
 	} {
 		simtest.Want(t, "where "+link+" leads", linkTarget(t, sys, link), want)
 	}
 	// Links to directories and to files differ; a missing one is taken for a
 	// directory.
-	entries, err := sys.ReadDir(kubeletDir)
+	entries, err := sys.ReadDir(kubelet)
 	must(t, err)
 	for _, e := range entries {
 		if want := e.Name != "5"; strings.Contains("12345", e.Name) && e.IsDir() != want {
 			t.Errorf("%s is a link to a directory: %v", e.Name, !want)
 		}
 	}
-	must(t, sys.MkdirAll(kubeletDir+`\none\none\x`))
-	if _, err := sys.ReadDir(kubeletDir + `\2\x`); err != nil {
+	must(t, sys.MkdirAll(kubelet+`\none\none\x`))
+	if _, err := sys.ReadDir(kubelet + `\2\x`); err != nil {
 		t.Errorf("through a link to what was missing: %v", err)
 	}
-	if data, err := sys.ReadFile(kubeletDir + `\5`); err != nil || string(data) != "data" {
+	if data, err := sys.ReadFile(kubelet + `\5`); err != nil || string(data) != "data" {
 		t.Errorf("through a link to a file: %q, %v", data, err)
 	}
-	if exists, err := f.PathExists(t.Context(), kubeletDir+`\link`); exists || err != nil {
+	if exists, err := f.PathExists(t.Context(), kubelet+`\link`); exists || err != nil {
 		t.Errorf("a refused link: %v, %v", exists, err)
 	}
 }
@@ -282,12 +282,12 @@ func TestCreateSymlink(t *testing.T) {
 func TestCreateSymlinkCleansUp(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
-	create := func() error { return f.CreateSymlink(t.Context(), kubeletDir+`\dir`, kubeletDir+`\link`) }
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
 
 	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), winerr.ErrorPrivilegeNotHeld))
 	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
-	if exists, err := f.PathExists(t.Context(), kubeletDir+`\link`); exists || err != nil {
+	if exists, err := f.PathExists(t.Context(), kubelet+`\link`); exists || err != nil {
 		t.Errorf("what was made: %v, %v", exists, err)
 	}
 
@@ -296,7 +296,7 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 	must(t, sys.Fail(failOnce("SetFileInformationByHandle"), winerr.ErrorIODevice))
 	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
 	simtest.WantErrorOf(t, "over what is left", create(), csiproxy.ErrAlreadyExists)
-	must(t, f.Rmdir(t.Context(), kubeletDir+`\link`, true))
+	must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
 	must(t, create())
 }
 
@@ -305,9 +305,9 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
+	must(t, sys.MkdirAll(kubelet+`\dir`))
 	for vanishes, want := range map[int]error{1: nil, 100: csiproxy.ErrUnavailable} {
-		must(t, sys.Symlink(kubeletDir+`\link`, `C:\Windows`, true))
+		must(t, sys.Symlink(kubelet+`\link`, `C:\Windows`, true))
 		opens, removed := 0, 0
 		sys.OnCall(func(c winsim.Call) {
 			if c.Name != "NtCreateFile" || !strings.HasSuffix(c.Object, `\link`) {
@@ -316,21 +316,21 @@ func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
 			// The opens by turns: to create the link, and to read the one there.
 			if opens++; opens%2 == 0 && removed < vanishes {
 				removed++
-				must(t, sys.Remove(kubeletDir+`\link`))
+				must(t, sys.Remove(kubelet+`\link`))
 			} else if opens%2 == 1 && removed > 0 && removed < vanishes {
-				must(t, sys.Symlink(kubeletDir+`\link`, `C:\Windows`, true))
+				must(t, sys.Symlink(kubelet+`\link`, `C:\Windows`, true))
 			}
 		})
 		simtest.WantErrorOf(t, fmt.Sprintf("of one that vanishes %d times", vanishes),
-			f.CreateSymlink(t.Context(), kubeletDir+`\dir`, kubeletDir+`\link`), want)
+			f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`), want)
 		sys.OnCall(nil)
 		if removed == 0 {
 			t.Error("none has vanished")
 		}
-		if exists, err := f.PathExists(t.Context(), kubeletDir+`\link`); err != nil || exists != (want == nil) {
+		if exists, err := f.PathExists(t.Context(), kubelet+`\link`); err != nil || exists != (want == nil) {
 			t.Errorf("the link exists: %v, %v", exists, err)
 		}
-		must(t, f.Rmdir(t.Context(), kubeletDir+`\link`, true))
+		must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
 	}
 }
 
@@ -339,8 +339,8 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newFileNode(t)
 		f := newFilesystem(t, sys)
-		must(t, sys.MkdirAll(kubeletDir+`\dir`))
-		create := func() error { return f.CreateSymlink(t.Context(), kubeletDir+`\dir`, kubeletDir+`\link`) }
+		must(t, sys.MkdirAll(kubelet+`\dir`))
+		create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
 		// The second call begins when the first has made a directory and not yet a link of
 		// it, and the first goes on when the second has seen that.
 		second, seen := make(chan error, 1), make(chan struct{})
@@ -370,13 +370,13 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 
 func TestErrorsAndObserver(t *testing.T) {
 	sys := newFileNode(t)
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir})
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	var heard []string
-	f := nodeops.NewFiles(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FileOptions{Observer: func(name string, _ time.Duration, _ error) {
+	f := nodeops.NewFilesystem(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FilesystemOptions{Observer: func(name string, _ time.Duration, _ error) {
 		heard = append(heard, name)
 	}})
-	path := kubeletDir + `\none\x`
+	path := kubelet + `\none\x`
 	_, err = f.IsSymlink(t.Context(), path)
 	var e *csiproxy.Error
 	ok := errors.As(err, &e)

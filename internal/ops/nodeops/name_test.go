@@ -56,7 +56,7 @@ func (f halfPairsFile) ReadDir(ctx context.Context, restart bool) ([]win.DirEntr
 func TestRmdirHalfPair(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, halfPairs{sys})
-	dir := kubeletDir + `\volume`
+	dir := kubelet + `\volume`
 	must(t, sys.MkdirAll(dir+`\`+standIn+`\`+standIn))
 	must(t, sys.WriteFile(dir+`\`+standIn+`\`+standIn+`\`+standIn, []byte("data")))
 	must(t, sys.WriteFile(dir+`\`+standIn+`\file`, []byte("data")))

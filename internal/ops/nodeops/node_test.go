@@ -18,8 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-const kubeletDir = simtest.Kubelet
-
 // Short names for what prepares a test.
 var (
 	must      = simtest.Must
@@ -38,16 +36,16 @@ func newFileNode(t *testing.T) *winsim.System {
 
 // newFilesystem returns the operations with the kubelet directory and the working
 // directories allowed.
-func newFilesystem(t *testing.T, sys shares.System, workingDirs ...string) *nodeops.Filesystem {
+func newFilesystem(t *testing.T, sys win.System, workingDirs ...string) *nodeops.Filesystem {
 	t.Helper()
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir, WorkingDirs: workingDirs})
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: workingDirs})
 	must(t, err)
-	return nodeops.NewFiles(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FileOptions{})
+	return nodeops.NewFilesystem(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FilesystemOptions{})
 }
 
 // parse parses a path in the kubelet directory.
 func parse(path string) pathpolicy.Path {
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir})
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	if err == nil {
 		var parsed pathpolicy.Path
 		if parsed, err = p.Parse(path, pathpolicy.MaxPath); err == nil {

@@ -250,7 +250,7 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 		WithoutPrivacy: o.SMBWithoutPrivacy, RefuseNodeAccount: o.RefuseNodeAccount, Shared: s.mappings,
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
-	g.Files = NewFiles(p.sys, p.paths, g.Mappings, FileOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
+	g.Files = NewFilesystem(p.sys, p.paths, g.Mappings, FilesystemOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
 		Logger: p.log, Observer: o.OnOperation, ReenumerateAdapters: func(ctx context.Context) error {
 			return s.disks.ReenumerateAdapters(ctx, p.driver)

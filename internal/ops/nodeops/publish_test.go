@@ -30,26 +30,26 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 
 	simtest.Must(t, sim.MkdirAll(targetPath)) // empty, as a call that died leaves it
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	directory := simtest.Kubelet + `\pods\uid\volumes\example~driver`
 	simtest.Must(t, sim.MkdirAll(directory))
-	simtest.Must(t, sim.WriteFile(directory+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	elsewhere := simtest.Kubelet + `\pods\link`
 	simtest.Must(t, sim.Symlink(elsewhere, directory, true))
-	for what, path := range map[string]string{"a directory": directory, "a file": directory + stagedFile,
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
 		"another link": elsewhere, "a mount point": stagingPath} {
 		if err := n.Storage.PublishVolume(ctx, stagingPath, path); csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists &&
 			csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 			t.Errorf("publish over %s: %v", what, err)
 		}
 	}
-	for what, path := range map[string]string{"a directory": directory, "a file": directory + stagedFile,
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
 		"a mount point": stagingPath} {
 		simtest.WantErrorOf(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
 	}
 	for _, path := range []string{directory, stagingPath, targetPath} {
-		if data, err := sim.ReadFile(path + stagedFile); string(data) != "precious" || err != nil {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
 			t.Errorf("the file in %s is %q, %v", path, data, err)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 
 // devices are the devices of a class.
 type devices struct {
-	sys       DiskSystem
+	sys       win.System
 	class     winid.GUID
 	timeout   time.Duration // how long a query waits before a silent device counts as skipped
 	log       *slog.Logger
@@ -64,7 +64,7 @@ const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. onSkipped, which may be nil, gets the number of
 // devices skipped by queries, whenever the number changes.
-func newDevices(sys DiskSystem, class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
+func newDevices(sys win.System, class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}

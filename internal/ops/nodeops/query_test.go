@@ -15,7 +15,7 @@ import (
 )
 
 // panicking is a system on which a disk that is opened meets a fault of the program.
-type panicking struct{ nodeops.DiskSystem }
+type panicking struct{ win.System }
 
 func (panicking) OpenDevice(context.Context, string, win.Access) (win.Device, error) { panic("a bug") }
 

@@ -49,9 +49,9 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
 					stageVolume(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-					simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+					simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 					if name == "in use" {
-						open, err := sim.OpenFile(t.Context(), stagingPath+stagedFile, win.OpenOptions{
+						open, err := sim.OpenFile(t.Context(), stagingPath+file, win.OpenOptions{
 							Access: win.FileReadAttributes | win.GenericRead, Disposition: win.FileOpen,
 							Share: win.ShareRead | win.ShareWrite,
 						})
@@ -69,7 +69,7 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 					if done.Unmounted {
 						t.Errorf("%v: it was unmounted: %+v, %v", errno, done, err)
 					}
-					if data, err := sim.ReadFile(stagingPath + stagedFile); string(data) != "precious" || err != nil {
+					if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 						t.Errorf("%v: the file is %q, %v", errno, data, err)
 					}
 				})
@@ -149,7 +149,7 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	simtest.Want(t, "its attributes offline", attributesOf(sim, number), win.DiskOffline|win.DiskReadOnly)
 	stageVolume(t, n, readOnly)
 	simtest.Want(t, "its attributes staged again", attributesOf(sim, number), win.DiskReadOnly)
-	if err := sim.WriteFile(stagingPath+stagedFile, []byte("x")); err == nil {
+	if err := sim.WriteFile(stagingPath+file, []byte("x")); err == nil {
 		t.Error("it can be written to")
 	}
 	sim.OnCall(func(c winsim.Call) { // the process may die there, or the disk leave
@@ -233,7 +233,7 @@ func TestReadOnlyOfNobody(t *testing.T) {
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true)) // also while it is online
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
 	stageVolume(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("x")))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 }
 
 // A volume that is staged isn't taken offline under its pods.
@@ -295,7 +295,7 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	_, err := n.Storage.UnstageVolume(ctx, r)
 	simtest.WantErrorOf(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first",
 		"csi-proxyctl storage unpublish PATH")
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 	// What isn't known isn't empty.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, winerr.ErrorAccessDenied))
 	_, err = n.Storage.UnstageVolume(ctx, r)
@@ -513,24 +513,24 @@ func TestWriteAfterUnstage(t *testing.T) {
 	cantWrite := func() {
 		t.Helper()
 		for _, path := range []string{stagingPath, targetPath} {
-			if err := sim.WriteFile(path+stagedFile, []byte("x")); err == nil {
+			if err := sim.WriteFile(path+file, []byte("x")); err == nil {
 				t.Errorf("%s can be written to", path)
 			}
 		}
 	}
 	cantWrite()
 	stageVolume(t, n, r)
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("x")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("x")))
 
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeID, stagingPath))
 	cantWrite()
 	simtest.Must(t, n.Volume.MountVolume(ctx, volumeID, stagingPath))
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("y")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("y")))
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeID, stagingPath))
 
 	simtest.Must(t, n.Filesystem.Rmdir(ctx, stagingPath, false))
 	simtest.Must(t, sim.MkdirAll(stagingPath))
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("x")))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 	_, err := n.Storage.StageVolume(ctx, r)
 	simtest.WantErrorOf(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20",
 		"Move-Item -LiteralPath '"+stagingPath+"' -Destination DIRECTORY")

@@ -29,8 +29,8 @@ func garden(t *testing.T, sys *winsim.System, volume, dir string) {
 	t.Helper()
 	must(t, sys.MkdirAll(`C:\outside\sub`))
 	must(t, sys.WriteFile(`C:\outside\sub\file`, []byte("outside")))
-	must(t, sys.MkdirAll(kubeletDir+`\neighbour\sub`))
-	must(t, sys.WriteFile(kubeletDir+`\neighbour\file`, []byte("neighbour")))
+	must(t, sys.MkdirAll(kubelet+`\neighbour\sub`))
+	must(t, sys.WriteFile(kubelet+`\neighbour\file`, []byte("neighbour")))
 
 	must(t, sys.MkdirAll(dir+`\deep\deeper\deepest`))
 	for i := range 50 { // more than one listing gives
@@ -40,9 +40,9 @@ func garden(t *testing.T, sys *winsim.System, volume, dir string) {
 	must(t, sys.SetFileAttributes(dir+`\readonly`, win.AttributeReadOnly))
 	must(t, sys.MkdirAll(dir+`\readonlydir`))
 	must(t, sys.SetFileAttributes(dir+`\readonlydir`, win.AttributeReadOnly))
-	must(t, sys.Symlink(dir+`\symlink`, kubeletDir+`\neighbour`, true))
-	must(t, sys.Symlink(dir+`\filelink`, kubeletDir+`\neighbour\file`, false))
-	must(t, sys.Junction(dir+`\deep\junction`, kubeletDir+`\neighbour`))
+	must(t, sys.Symlink(dir+`\symlink`, kubelet+`\neighbour`, true))
+	must(t, sys.Symlink(dir+`\filelink`, kubelet+`\neighbour\file`, false))
+	must(t, sys.Junction(dir+`\deep\junction`, kubelet+`\neighbour`))
 	must(t, sys.Symlink(dir+`\evil`, `C:\outside`, true))
 	must(t, sys.Junction(dir+`\deep\evil`, `C:\outside`))
 	must(t, sys.Symlink(dir+`\share`, `\\server\share`, true))
@@ -55,7 +55,7 @@ func garden(t *testing.T, sys *winsim.System, volume, dir string) {
 // surroundings is what removal must leave alone.
 func surroundings(t *testing.T, sys *winsim.System) []map[string]string {
 	return []map[string]string{
-		tree(t, sys, `C:\outside`), tree(t, sys, `C:\Windows`), tree(t, sys, kubeletDir+`\neighbour`), tree(t, sys, `C:\mnt`),
+		tree(t, sys, `C:\outside`), tree(t, sys, `C:\Windows`), tree(t, sys, kubelet+`\neighbour`), tree(t, sys, `C:\mnt`),
 	}
 }
 
@@ -72,7 +72,7 @@ func TestRmdirForce(t *testing.T) {
 		"RmdirContents": func(dir string) error { return f.RmdirContents(t.Context(), dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := kubeletDir + `\` + name
+			dir := kubelet + `\` + name
 			garden(t, sys, volume, dir)
 			before := surroundings(t, sys)
 			must(t, remove(dir))
@@ -96,7 +96,7 @@ func TestRmdir(t *testing.T) {
 	volume, disk := newVolume(t, sys)
 	mount(t, sys, `C:\mnt`, volume)
 	must(t, sys.WriteFile(`C:\mnt\data`, []byte("data")))
-	const dir = kubeletDir + `\x`
+	const dir = kubelet + `\x`
 	garden(t, sys, volume, dir)
 	before := surroundings(t, sys)
 
@@ -127,9 +127,9 @@ func TestRmdir(t *testing.T) {
 		{dir + `\deep`, nil, csiproxy.ErrFailedPrecondition, nil},
 		{dir + `\none`, nil, csiproxy.ErrNotFound, csiproxy.ErrNotFound},
 		{dir + `\none\none`, nil, csiproxy.ErrNotFound, csiproxy.ErrNotFound},
-		{kubeletDir + `\neighbour\file\x`, nil, csiproxy.ErrFailedPrecondition, csiproxy.ErrFailedPrecondition},
+		{kubelet + `\neighbour\file\x`, nil, csiproxy.ErrFailedPrecondition, csiproxy.ErrFailedPrecondition},
 		{dir + `\evil\sub`, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied},
-		{kubeletDir, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument},
+		{kubelet, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument},
 	} {
 		simtest.WantErrorOf(t, c.path+" without force", f.Rmdir(t.Context(), c.path, false), c.only)
 		simtest.WantErrorOf(t, fmt.Sprintf("contents of %s", c.path), f.RmdirContents(t.Context(), c.path), c.contents)
@@ -159,15 +159,15 @@ func TestRmdirWithoutMountManager(t *testing.T) {
 		winerr.ErrorNotAReparsePoint: nil, // and yet it is one
 		winerr.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
 	} {
-		mount(t, sys, kubeletDir+`\mnt`, volume)
+		mount(t, sys, kubelet+`\mnt`, volume)
 		must(t, sys.Fail(winsim.Match{Call: "DeleteVolumeMountPointW"}, errno))
-		simtest.WantErrorOf(t, fmt.Sprintf("%v", errno), f.Rmdir(t.Context(), kubeletDir+`\mnt`, false), want)
-		exists, err := f.PathExists(t.Context(), kubeletDir+`\mnt`)
+		simtest.WantErrorOf(t, fmt.Sprintf("%v", errno), f.Rmdir(t.Context(), kubelet+`\mnt`, false), want)
+		exists, err := f.PathExists(t.Context(), kubelet+`\mnt`)
 		if exists != (want != nil) || err != nil {
 			t.Errorf("%v: afterwards %v, %v", errno, exists, err)
 		}
 		sys.ResetRules()
-		must(t, f.Rmdir(t.Context(), kubeletDir+`\mnt`, true))
+		must(t, f.Rmdir(t.Context(), kubelet+`\mnt`, true))
 	}
 }
 
@@ -176,7 +176,7 @@ func TestRmdirBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newFileNode(t)
 		f := newFilesystem(t, sys)
-		const dir = kubeletDir + `\x`
+		const dir = kubelet + `\x`
 		for _, path := range []string{`\a\1`, `\busy\2`, `\c\3`} {
 			must(t, sys.MkdirAll(dir+path))
 		}
@@ -206,7 +206,7 @@ func TestRmdirBusy(t *testing.T) {
 func TestRmdirRace(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	const dir = kubeletDir + `\x`
+	const dir = kubelet + `\x`
 	for name, c := range map[string]struct {
 		files int
 		want  error
@@ -237,7 +237,7 @@ func TestRmdirRace(t *testing.T) {
 func TestRmdirVanished(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	const dir = kubeletDir + `\x`
+	const dir = kubelet + `\x`
 	must(t, sys.MkdirAll(dir+`\a`))
 	must(t, sys.WriteFile(dir+`\b`, nil))
 	sys.OnCall(func(call winsim.Call) {
@@ -256,7 +256,7 @@ func TestRmdirChanged(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
 	volume, _ := newVolume(t, sys)
-	const dir, entry = kubeletDir + `\x`, kubeletDir + `\x\entry`
+	const dir, entry = kubelet + `\x`, kubelet + `\x\entry`
 	things := map[string]func(){
 		"a file":      func() { must(t, sys.WriteFile(entry, nil)) },
 		"a directory": func() { must(t, sys.MkdirAll(entry+`\sub`)) },
@@ -319,16 +319,16 @@ func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int) {
 func TestRmdirDeeperThanAnyPath(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	deepTree(t, sys, kubeletDir+`\x`, strings.Repeat("d", 15), 2100) // a path has 32,767 characters at most
-	must(t, f.Rmdir(t.Context(), kubeletDir+`\x`, true))
-	if exists, err := f.PathExists(t.Context(), kubeletDir+`\x`); exists || err != nil {
+	deepTree(t, sys, kubelet+`\x`, strings.Repeat("d", 15), 2100) // a path has 32,767 characters at most
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
+	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
 		t.Errorf("afterwards: %v, %v", exists, err)
 	}
 }
 
 // Each level of a deep tree takes the same memory, however long the path to it.
 func TestRmdirMemory(t *testing.T) {
-	const dir, depth = kubeletDir + `\x`, 300
+	const dir, depth = kubelet + `\x`, 300
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
 	inUse := func() int64 {
@@ -365,9 +365,9 @@ func TestRmdirAllocations(t *testing.T) {
 	must(t, err)
 	for name, policy := range map[string]*pathpolicy.Policy{"the node": p, "a driver": p.Within(pathpolicy.DriverPaths{Driver: "driver"})} {
 		perLevel := func(depth int) uint64 {
-			const dir = kubeletDir + `\plugins\driver\x`
+			const dir = kubelet + `\plugins\driver\x`
 			sys := newFileNode(t)
-			f := nodeops.NewFiles(sys, policy, shares.New(sys, policy, shares.Options{}), nodeops.FileOptions{})
+			f := nodeops.NewFilesystem(sys, policy, shares.New(sys, policy, shares.Options{}), nodeops.FilesystemOptions{})
 			deepTree(t, sys, dir, "d", depth)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -386,7 +386,7 @@ func TestRmdirAllocations(t *testing.T) {
 // Of a tree that is deep and broad, few entries are kept in memory. All are removed, or
 // all but what is in use and what is above that.
 func TestRmdirDeepAndBroad(t *testing.T) {
-	const dir, depth, broad = kubeletDir + `\x`, 20, 40
+	const dir, depth, broad = kubelet + `\x`, 20, 40
 	listings := map[string]int{}
 	for name, c := range map[string]struct {
 		keep  int
@@ -435,11 +435,11 @@ func TestRmdirDeepAndBroad(t *testing.T) {
 func TestRmdirTooDeep(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir+`\x`+strings.Repeat(`\d`, 9))) // ten levels
+	must(t, sys.MkdirAll(kubelet+`\x`+strings.Repeat(`\d`, 9))) // ten levels
 	f.SetLimits(100, 100, 9)
-	simtest.WantErrorOf(t, "ten levels", f.Rmdir(t.Context(), kubeletDir+`\x`, true), csiproxy.ErrFailedPrecondition)
+	simtest.WantErrorOf(t, "ten levels", f.Rmdir(t.Context(), kubelet+`\x`, true), csiproxy.ErrFailedPrecondition)
 	f.SetLimits(100, 100, 10)
-	must(t, f.Rmdir(t.Context(), kubeletDir+`\x`, true))
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
 }
 
 // Somebody makes a file for each that is removed: the call ends, and says so.
@@ -447,7 +447,7 @@ func TestRmdirWithoutEnd(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
 	f.SetLimits(100, 100, 100)
-	const dir = kubeletDir + `\x`
+	const dir = kubelet + `\x`
 	must(t, sys.MkdirAll(dir))
 	must(t, sys.WriteFile(dir+`\00000`, nil))
 	made := 0
@@ -476,12 +476,12 @@ func TestRmdirBelievesItsOwnEyes(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
 	volume, _ := newVolume(t, sys)
-	mount(t, sys, kubeletDir+`\x\mnt`, volume)
+	mount(t, sys, kubelet+`\x\mnt`, volume)
 	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorDirectory} {
 		must(t, sys.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
 		// It isn't tried after each of these errors.
 		must(t, sys.Fail(winsim.Match{Call: "FSCTL_DELETE_REPARSE_POINT", Fires: winsim.MayFire}, errno))
-		for _, path := range []string{kubeletDir + `\x\mnt`, kubeletDir + `\x`} {
+		for _, path := range []string{kubelet + `\x\mnt`, kubelet + `\x`} {
 			err := f.Rmdir(t.Context(), path, true)
 			if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(errno) {
 				t.Errorf("%v: removing %s gives %v", errno, path, err)
@@ -489,14 +489,14 @@ func TestRmdirBelievesItsOwnEyes(t *testing.T) {
 		}
 		sys.ResetRules()
 	}
-	must(t, f.Rmdir(t.Context(), kubeletDir+`\x`, true))
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
 }
 
 // Who mounts a volume again where this call has unmounted one has come after it, and keeps it.
 func TestRmdirWhereSomebodyMountsAgain(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	const dir = kubeletDir + `\x`
+	const dir = kubelet + `\x`
 	name, _ := newVolume(t, sys)
 	must(t, sys.MkdirAll(dir))
 	mount(t, sys, dir, name)
@@ -525,12 +525,12 @@ func TestRmdirWhereSomebodyMountsAgain(t *testing.T) {
 func TestRmdirOfWhatWasAJunction(t *testing.T) {
 	for skip := range 2 {
 		sys := newFileNode(t)
-		must(t, sys.MkdirAll(kubeletDir+`\x`))
-		must(t, sys.Junction(kubeletDir+`\junction`, kubeletDir+`\x`))
+		must(t, sys.MkdirAll(kubelet+`\x`))
+		must(t, sys.Junction(kubelet+`\junction`, kubelet+`\x`))
 		must(t, sys.Fail(winsim.Match{Call: win.FsctlGetReparsePoint.String(), Object: "junction", Skip: skip, Count: 1},
 			winerr.ErrorNotAReparsePoint))
-		must(t, newFilesystem(t, sys).Rmdir(t.Context(), kubeletDir+`\junction`, true))
-		if got := tree(t, sys, kubeletDir); got[kubeletDir+`\junction`] != "" || got[kubeletDir+`\x`] == "" {
+		must(t, newFilesystem(t, sys).Rmdir(t.Context(), kubelet+`\junction`, true))
+		if got := tree(t, sys, kubelet); got[kubelet+`\junction`] != "" || got[kubelet+`\x`] == "" {
 			t.Errorf("there is %q", got)
 		}
 	}

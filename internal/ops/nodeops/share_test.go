@@ -37,7 +37,7 @@ func TestLinkToShare(t *testing.T) {
 	sys := newFileNode(t)
 	newFileShares(t, sys, "server", "attacker")
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir))
+	must(t, sys.MkdirAll(kubelet))
 	for target, want := range map[string]bool{
 		`\\server\data\`:           true,
 		`\\SERVER\Data`:            true,
@@ -53,7 +53,7 @@ func TestLinkToShare(t *testing.T) {
 		`\\attacker\pipe\netlogon`: false,
 		`\\server`:                 false,
 	} {
-		link := kubeletDir + `\link`
+		link := kubelet + `\link`
 		must(t, sys.SetReparsePoint(mustDir(t, sys, link), win.NewSymlink(target)))
 		asked := false
 		sys.OnCall(func(c winsim.Call) {
@@ -85,10 +85,10 @@ func TestLinkToShareWithoutItsServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sys := newFileNode(t)
 			newFileShares(t, sys, "server")
-			must(t, sys.MkdirAll(kubeletDir))
-			must(t, sys.Symlink(kubeletDir+`\link`, `\\server\data\`, true))
+			must(t, sys.MkdirAll(kubelet))
+			must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
 			must(t, happens(sys))
-			if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubeletDir+`\link`); !is || err != nil {
+			if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubelet+`\link`); !is || err != nil {
 				t.Errorf("%v, %v", is, err)
 			}
 		})
@@ -105,10 +105,10 @@ func mustDir(t *testing.T, sys *winsim.System, path string) string {
 func TestLinkToShareErrors(t *testing.T) {
 	sys := newFileNode(t)
 	newFileShares(t, sys, "server")
-	must(t, sys.MkdirAll(kubeletDir))
-	must(t, sys.Symlink(kubeletDir+`\link`, `\\server\data\`, true))
+	must(t, sys.MkdirAll(kubelet))
+	must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
 	must(t, sys.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, winerr.ErrorNotSupported))
-	if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubeletDir+`\link`); is || !errors.Is(err, csiproxy.ErrUnimplemented) {
+	if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubelet+`\link`); is || !errors.Is(err, csiproxy.ErrUnimplemented) {
 		t.Errorf("without a list of the mappings: %v, %v", is, err)
 	}
 }
@@ -118,14 +118,14 @@ func TestLinkToShareWhileWMIHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newFileNode(t)
 		newFileShares(t, sys, "server")
-		must(t, sys.MkdirAll(kubeletDir))
-		must(t, sys.Symlink(kubeletDir+`\link`, `\\server\data\`, true))
+		must(t, sys.MkdirAll(kubelet))
+		must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
 		f := newFilesystem(t, sys)
 		must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallSMBGlobalMappings}, time.Hour))
 		before := sys.Calls()[win.CallSMBGlobalMappings]
 		begin := time.Now()
 		for range 100 {
-			_, err := f.IsSymlink(t.Context(), kubeletDir+`\link`) // without a deadline
+			_, err := f.IsSymlink(t.Context(), kubelet+`\link`) // without a deadline
 			if took := time.Since(begin); !errors.Is(err, csiproxy.ErrUnavailable) || took > 10*time.Second {
 				t.Errorf("after %v: %v", took, err)
 			}
@@ -133,7 +133,7 @@ func TestLinkToShareWhileWMIHangs(t *testing.T) {
 		simtest.Want(t, "questions to WMI", sys.Calls()[win.CallSMBGlobalMappings]-before, 1)
 		sys.ResetRules()
 		synctest.Wait()
-		if is, err := f.IsSymlink(t.Context(), kubeletDir+`\link`); !is || err != nil {
+		if is, err := f.IsSymlink(t.Context(), kubelet+`\link`); !is || err != nil {
 			t.Errorf("when WMI is back: %v, %v", is, err)
 		}
 	})

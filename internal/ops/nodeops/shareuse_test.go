@@ -147,8 +147,8 @@ func TestOpenFilesKeepTheMapping(t *testing.T) {
 	sim, n := newStagingShares(t)
 	ctx := t.Context()
 	simtest.Must(t, n.Storage.StageShare(ctx, stagingShareRequest(`\\filer\data`, sharePath)))
-	simtest.Must(t, sim.WriteFile(sharePath+stagedFile, []byte("precious")))
-	open, err := sim.OpenFile(ctx, `\\filer\data`+stagedFile, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
+	simtest.Must(t, sim.WriteFile(sharePath+file, []byte("precious")))
+	open, err := sim.OpenFile(ctx, `\\filer\data`+file, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
 	simtest.Must(t, err)
 	done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 	if err != nil || done != (csiproxy.UnstagedShare{Unlinked: true}) {
@@ -188,13 +188,13 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 			simtest.WantErrorOf(t, "UnstageShare", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
 			_, err = n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: sharePath})
 			simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
-			simtest.Must(t, sim.WriteFile(targetPath+stagedFile, nil))
+			simtest.Must(t, sim.WriteFile(targetPath+file, nil))
 			// By force the link goes, and the mapping stays for the pod.
 			if done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: sharePath,
 				Force: true}); done != (csiproxy.UnstagedVolume{Unmounted: true}) {
 				t.Errorf("by force: %+v", done)
 			}
-			simtest.Must(t, sim.WriteFile(`\\filer\data`+stagedFile, nil))
+			simtest.Must(t, sim.WriteFile(`\\filer\data`+file, nil))
 		})
 	}
 }
@@ -252,7 +252,7 @@ func TestPasswordAfterARestart(t *testing.T) {
 		simtest.WantErrorOf(t, "another user", n.Storage.StageShare(t.Context(), other),
 			csiproxy.ErrFailedPrecondition, "another user")
 		simtest.Must(t, n.Storage.StageShare(t.Context(), stagingShareRequest(`\\filer\data`, share2Path)))
-		simtest.Must(t, sim.WriteFile(sharePath+stagedFile, nil))
+		simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 	})
 	t.Run("an administrator's", func(t *testing.T) {
 		sim, n := newStagingShares(t)

@@ -28,7 +28,6 @@ const (
 	stagingPath = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-1\globalmount`
 	otherPath   = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-2\globalmount`
 	targetPath  = simtest.Kubelet + `\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
-	stagedFile  = `\data.txt`
 )
 
 func serial(s string) csiproxy.Selector { return csiproxy.Selector{SerialNumber: s} }
@@ -119,7 +118,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	for range 2 {
 		simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	}
-	simtest.Must(t, sim.WriteFile(targetPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: targetPath, DiskSizeBytes: 20 << 30})
@@ -153,7 +152,7 @@ func TestLifeOfAVolume(t *testing.T) {
 		third.SizeBytes < 29<<30 {
 		t.Errorf("staged under another number: %+v", third)
 	}
-	data, err := sim.ReadFile(stagingPath + stagedFile)
+	data, err := sim.ReadFile(stagingPath + file)
 	if string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
@@ -232,7 +231,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 
 	request.ReadOnly = false
 	stageVolume(t, n, request)
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	for _, online := range []bool{false, true} { // as it was unstaged, and as a disk may arrive
 		simtest.Must(t, n.Disk.SetDiskState(ctx, number, online))
@@ -253,14 +252,14 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		if want := map[bool]string{false: "[1 3]", true: "[0 1 3]"}[online]; fmt.Sprint(changes) != want {
 			t.Errorf("before the changes, its attributes are %d, want %s", changes, want)
 		}
-		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+stagedFile, []byte("changed")), winerr.ErrorWriteProtect)
+		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+file, []byte("changed")), winerr.ErrorWriteProtect)
 		writable := request
 		writable.ReadOnly = false
 		_, err = n.Storage.StageVolume(ctx, writable)
 		simtest.WantErrorOf(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
 		unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		stageVolume(t, n, writable)
-		simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 		unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	}
 }
@@ -286,7 +285,7 @@ func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
 				Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly | win.DiskOffline}))
 			sim.Settle()
 			stages()
-			simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 			unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		}
 	}
@@ -548,8 +547,8 @@ func TestStageVolumeOfClones(t *testing.T) {
 	sim, n := newStagingNode(t)
 	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stageVolume(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
-	simtest.Must(t, sim.FlushFile(stagingPath+stagedFile))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	simtest.Must(t, sim.FlushFile(stagingPath+file))
 	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
 	simtest.Must(t, err)
 	sim.Settle()
@@ -567,7 +566,7 @@ func TestStageVolumeOfClones(t *testing.T) {
 		t.Errorf("%+v", staged)
 	}
 	for _, path := range []string{stagingPath, otherPath} {
-		if data, err := sim.ReadFile(path + stagedFile); string(data) != "precious" || err != nil {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
 			t.Errorf("the file at %s is %q, %v", path, data, err)
 		}
 	}

@@ -20,15 +20,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// StagingSystem has the Windows calls of the tasks themselves.
-type StagingSystem interface {
-	win.Notices
-	usage.System
-}
-
 // Groups are the operations used by the tasks, and their shared state.
 type Groups struct {
-	Sys       StagingSystem
+	Sys       win.System
 	Paths     *pathpolicy.Policy
 	Locks     *usage.Locker
 	Users     *usage.Finder
@@ -94,7 +88,7 @@ type Staging struct {
 func NewStaging(g Groups, o StagingOptions) *Staging {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Staging{Groups: g, SharedStaging: cmp.Or(o.Shared, NewSharedStaging(nil)), options: o}
-	s.luns.Timeout = stagingSilentTimeout
+	s.luns.Timeout = silentVolumeTimeout
 	return s
 }
 

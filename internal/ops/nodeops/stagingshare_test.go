@@ -65,13 +65,13 @@ func TestLifeOfAShare(t *testing.T) {
 	for range 2 {
 		simtest.Must(t, n.Storage.StageShare(ctx, stagingShareRequest(`//filer/data`, sharePath)))
 	}
-	simtest.Must(t, sim.WriteFile(sharePath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(sharePath+file, []byte("precious")))
 	simtest.Must(t, sim.MkdirAll(sharePath+`\directory`))
 	simtest.Must(t, n.Storage.StageShare(ctx, stagingShareRequest(`\\FILER\Data\directory`, share2Path)))
 	for range 2 {
 		simtest.Must(t, n.Storage.PublishVolume(ctx, sharePath, targetPath))
 	}
-	if data, err := sim.ReadFile(targetPath + stagedFile); string(data) != "precious" || err != nil {
+	if data, err := sim.ReadFile(targetPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the pod reads %q, %v", data, err)
 	}
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
@@ -173,7 +173,7 @@ func TestStageShareRefuses(t *testing.T) {
 
 	directory := simtest.Kubelet + `\plugins\directory`
 	simtest.Must(t, sim.MkdirAll(directory))
-	simtest.Must(t, sim.WriteFile(directory+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	simtest.WantErrorOf(t, "a directory", n.Storage.StageShare(ctx, stagingShareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
 	_, err = n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: directory})
 	simtest.WantErrorOf(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
@@ -181,7 +181,7 @@ func TestStageShareRefuses(t *testing.T) {
 		unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: directory}), csiproxy.UnstagedVolume{})
 	simtest.WantErrorOf(t, "another share there", n.Storage.StageShare(ctx, stagingShareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
 	simtest.Want(t, "mapped after all that was refused", mappings(t, sim), `\\filer\data`)
-	if data, err := sim.ReadFile(directory + stagedFile); string(data) != "precious" || err != nil {
+	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
 }
@@ -217,8 +217,8 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 		Disk: serial("vol-1")}); got != (csiproxy.UnstagedVolume{DiskOffline: true}) {
 		t.Errorf("a disk, where a share is: %+v", got)
 	}
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, nil))
-	simtest.Must(t, sim.WriteFile(sharePath+stagedFile, nil))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 
 	for what, r := range map[string]csiproxy.UnstageShareRequest{
 		"no share":                         {StagingPath: sharePath, RemotePath: `C:\data`},
@@ -271,7 +271,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 	_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: plugins + `\link`})
 	simtest.WantErrorOf(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
 	// All is still there.
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, nil))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
 	for _, path := range []string{`\file`, `\link\directory`, `\empty`} {
 		there, err := n.Filesystem.PathExists(ctx, plugins+path)
 		if err != nil || !there {

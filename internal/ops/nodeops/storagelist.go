@@ -19,8 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// stagingSilentTimeout is how long a list waits for a silent volume or share.
-const stagingSilentTimeout = 5 * time.Second
+// silentVolumeTimeout is how long a list waits for a silent volume or share.
+const silentVolumeTimeout = 5 * time.Second
 
 // GetVolume implements [csiproxy.StorageOperations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
@@ -83,7 +83,7 @@ func notMounted(reason string) csiproxy.Conditions {
 // after their calls, and each caller sees its own earlier changes. A silent volume is returned with
 // the condition NotAnswering.
 func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
-	soon, cancel := context.WithTimeout(ctx, stagingSilentTimeout)
+	soon, cancel := context.WithTimeout(ctx, silentVolumeTimeout)
 	defer cancel()
 	described, err := s.volumes.Do(soon, id,
 		func(ctx context.Context) (csiproxy.Volume, error) { return s.Volumes.Describe(ctx, id) })
@@ -95,7 +95,7 @@ func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 
 // describeShare is describe for a share.
 func (s *Staging) describeShare(ctx context.Context, remote win.UNCPath) (csiproxy.Volume, error) {
-	soon, cancel := context.WithTimeout(ctx, stagingSilentTimeout)
+	soon, cancel := context.WithTimeout(ctx, silentVolumeTimeout)
 	defer cancel()
 	described, err := s.shares.Do(soon, remote.Root(),
 		func(ctx context.Context) (csiproxy.Volume, error) { return s.Mappings.Describe(ctx, remote) })

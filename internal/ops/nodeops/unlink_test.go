@@ -43,15 +43,15 @@ func TestUnlink(t *testing.T) {
 			sys := newFileNode(t)
 			f := newFilesystem(t, sys)
 			id, _ := newVolume(t, sys)
-			mount(t, sys, kubeletDir+`\mount`, id)
-			must(t, sys.MkdirAll(kubeletDir+`\full\x`))
-			must(t, sys.MkdirAll(kubeletDir+`\empty`))
-			must(t, sys.WriteFile(kubeletDir+`\file`, nil))
-			must(t, sys.Symlink(kubeletDir+`\link`, kubeletDir+`\full`, true))
-			must(t, sys.Symlink(kubeletDir+`\dangling`, kubeletDir+`\nowhere`, true))
-			must(t, sys.Junction(kubeletDir+`\junction`, kubeletDir+`\full`))
-			path := parse(kubeletDir + `\` + name)
-			is := func() bool { return tree(t, sys, kubeletDir)[path.String()] != "" }
+			mount(t, sys, kubelet+`\mount`, id)
+			must(t, sys.MkdirAll(kubelet+`\full\x`))
+			must(t, sys.MkdirAll(kubelet+`\empty`))
+			must(t, sys.WriteFile(kubelet+`\file`, nil))
+			must(t, sys.Symlink(kubelet+`\link`, kubelet+`\full`, true))
+			must(t, sys.Symlink(kubelet+`\dangling`, kubelet+`\nowhere`, true))
+			must(t, sys.Junction(kubelet+`\junction`, kubelet+`\full`))
+			path := parse(kubelet + `\` + name)
+			is := func() bool { return tree(t, sys, kubelet)[path.String()] != "" }
 			was := is()
 			for _, says := range []error{nil, errNotNow} { // that it isn't meant, or an error
 				removed, err := f.UnlinkIf(t.Context(), path, func(context.Context, pathpolicy.Link) (bool, error) { return false, says })
@@ -66,15 +66,15 @@ func TestUnlink(t *testing.T) {
 			}
 			simtest.WantError(t, f.Unlink(t.Context(), path), c.unlink)
 			simtest.Want(t, "it stays", is(), c.stays)
-			simtest.Want(t, "entries of what it led to", len(tree(t, sys, kubeletDir+`\full`)), 2)
+			simtest.Want(t, "entries of what it led to", len(tree(t, sys, kubelet+`\full`)), 2)
 		})
 	}
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubeletDir))
-	must(t, sys.Symlink(kubeletDir+`\link`, kubeletDir, true))
+	must(t, sys.MkdirAll(kubelet))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet, true))
 	for _, want := range []bool{true, false} {
-		removed, err := f.UnlinkIf(t.Context(), parse(kubeletDir+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
+		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
 		if err != nil || removed != want {
 			t.Errorf("removed: %v, %v", removed, err)
 		}
@@ -87,9 +87,9 @@ func newUnmapped(t *testing.T, log *slog.Logger) (*winsim.System, func() bool, *
 	t.Helper()
 	sys := newFileNode(t)
 	newFileShares(t, sys, "server")
-	must(t, sys.MkdirAll(kubeletDir+`\dir`))
-	must(t, sys.Symlink(kubeletDir+`\share`, `\\server\data\sub`, true))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir})
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\sub`, true))
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	m := shares.New(sys, paths, shares.Options{Logger: log})
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
@@ -97,18 +97,18 @@ func newUnmapped(t *testing.T, log *slog.Logger) (*winsim.System, func() bool, *
 		mapped, err := sys.SMBGlobalMappings(t.Context())
 		must(t, err)
 		return len(mapped) == 0
-	}, nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{})
+	}, nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
 }
 
 // A mapping that a driver has asked to remove goes with the last link to its share, and with no other
 // link.
 func TestRmdirOfALinkToAShare(t *testing.T) {
 	sys, unmapped, f := newUnmapped(t, nil)
-	must(t, sys.Symlink(kubeletDir+`\local`, kubeletDir+`\dir`, true))
+	must(t, sys.Symlink(kubelet+`\local`, kubelet+`\dir`, true))
 	relative := win.ReparsePoint{Tag: win.TagSymlink, SubstituteName: `\\server\other`, Relative: true} // to nothing
-	must(t, sys.SetReparsePoint(mustDir(t, sys, kubeletDir+`\relative`), relative))
+	must(t, sys.SetReparsePoint(mustDir(t, sys, kubelet+`\relative`), relative))
 	for _, name := range []string{"dir", "local", "relative", "share"} {
-		must(t, f.Rmdir(t.Context(), kubeletDir+`\`+name, false))
+		must(t, f.Rmdir(t.Context(), kubelet+`\`+name, false))
 		simtest.Want(t, "the mapping is gone after "+name, unmapped(), name == "share")
 	}
 }
@@ -122,10 +122,10 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 			var log bytes.Buffer
 			sys, unmapped, f := newUnmapped(t, slog.New(slog.NewTextHandler(&log, nil)))
 			return simtest.Attempt{Sys: sys, Want: "<nil>: true",
-				Run: func(ctx context.Context) (any, error) { return nil, f.Rmdir(ctx, kubeletDir+`\share`, force) },
+				Run: func(ctx context.Context) (any, error) { return nil, f.Rmdir(ctx, kubelet+`\share`, force) },
 				State: func() any {
 					told := unmapped() || strings.Contains(log.String(), "can't be removed")
-					return told && tree(t, sys, kubeletDir)[kubeletDir+`\share`] == ""
+					return told && tree(t, sys, kubelet)[kubelet+`\share`] == ""
 				}}
 		}
 	}
@@ -136,30 +136,30 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 func newLocked(t *testing.T) (*winsim.System, *usage.Locker, *nodeops.Filesystem) {
 	t.Helper()
 	sys := newFileNode(t)
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubeletDir})
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	finder := usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, slog.New(slog.DiscardHandler)))
 	locker := usage.NewLocker(sys, paths, finder, usage.LockOptions{})
 	m := shares.New(sys, paths, shares.Options{Locks: locker})
-	return sys, locker, nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{Locks: locker})
+	return sys, locker, nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{Locks: locker})
 }
 
 // CleanUp removes a link while another call makes the same one: in the end, it is there.
 func TestLinkIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, _, f := newLocked(t)
-		must(t, sys.MkdirAll(kubeletDir+`\x`))
-		must(t, sys.Symlink(kubeletDir+`\link`, kubeletDir+`\x`, true))
+		must(t, sys.MkdirAll(kubelet+`\x`))
+		must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
 		made := make(chan error, 1)
-		removed, err := f.UnlinkIf(t.Context(), parse(kubeletDir+`\link`), func(context.Context, pathpolicy.Link) (bool, error) {
-			go func() { made <- f.CreateSymlink(context.Background(), kubeletDir+`\x`, kubeletDir+`\link`) }()
+		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) {
+			go func() { made <- f.CreateSymlink(context.Background(), kubelet+`\x`, kubelet+`\link`) }()
 			synctest.Wait()
 			return true, nil
 		})
 		must(t, err)
 		must(t, <-made)
 		simtest.Want(t, "removed", removed, true)
-		if to := tree(t, sys, kubeletDir)[kubeletDir+`\link`]; to != "link to "+kubeletDir+`\x` {
+		if to := tree(t, sys, kubelet)[kubelet+`\link`]; to != "link to "+kubelet+`\x` {
 			t.Errorf("it is %q", to)
 		}
 	})
@@ -172,7 +172,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		sys, locker, f := newLocked(t)
 		first, _ := newVolume(t, sys)
 		second, _ := newVolume(t, sys)
-		const dir = kubeletDir + `\x`
+		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
 		lockedVolume, err := locker.LockVolumeOnly(t.Context(), csiproxy.VolumeID(second))
 		must(t, err)

@@ -96,15 +96,15 @@ func TestUnstageVolumeInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeIn
 
 func testUnstageVolumeInUse(t *testing.T) {
 	sim, n, _ := newStaged(t)
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
-	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+stagedFile)
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
 	simtest.Must(t, err)
 	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
 	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
-	if data, err := sim.ReadFile(stagingPath + stagedFile); string(data) != "precious" || err != nil {
+	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
 	if done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted ||
@@ -127,8 +127,8 @@ func TestUnstageVolumeBesideAMountedOne(t *testing.T) {
 			simtest.Must(t, n.Volume.FormatVolume(t.Context(), csiproxy.VolumeID(ids[i])))
 			simtest.Must(t, n.Volume.MountVolume(t.Context(), csiproxy.VolumeID(ids[i]), path))
 		}
-		simtest.Must(t, sim.WriteFile(otherPath+stagedFile, nil))
-		process, err := sim.StartProcess(`C:\app.exe`, otherPath+stagedFile)
+		simtest.Must(t, sim.WriteFile(otherPath+file, nil))
+		process, err := sim.StartProcess(`C:\app.exe`, otherPath+file)
 		simtest.Must(t, err)
 		begin := time.Now()
 		done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
@@ -186,8 +186,8 @@ func TestUnstageVolumeWaits(t *testing.T) {
 				var log bytes.Buffer
 				n, err := nodeops.New(sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				simtest.Must(t, err)
-				simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, nil))
-				process, err := sim.StartProcess(`C:\scanner.exe`, stagingPath+stagedFile)
+				simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+				process, err := sim.StartProcess(`C:\scanner.exe`, stagingPath+file)
 				simtest.Must(t, err)
 				go func() {
 					time.Sleep(5 * time.Second)
@@ -234,7 +234,7 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 		if done, err := n.Storage.UnstageVolume(t.Context(), request); !errors.Is(err, errno) || done.Unmounted {
 			t.Errorf("error %d of the flush: %+v, %v", errno, done, err)
 		}
-		simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	}
 }
 
@@ -262,7 +262,7 @@ func TestUnstageVolumeThatCannotBeFlushed(t *testing.T) {
 // only then: see TestUnstageVolumeStaysLocked.
 func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
 	sim, n, number := newStaged(t)
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineRefusesLocked: true}))
 	asked := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
 	if done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
@@ -275,7 +275,7 @@ func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
 		t.Errorf("by its disk: %+v", done)
 	}
 	stageVolume(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	if data, err := sim.ReadFile(stagingPath + stagedFile); string(data) != "precious" || err != nil {
+	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
 }
@@ -283,7 +283,7 @@ func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
 // Windows may refuse to open a read-only volume for writing, which a flush needs and a lock doesn't.
 func TestUnstageVolumeOfReadOnlyMedia(t *testing.T) {
 	sim, n, number := newStaged(t)
-	simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	unstageVolume(t, n, request)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{WriteProtectedOpen: true}))
@@ -401,7 +401,7 @@ func TestUnstageVolumeOfTwoPlaces(t *testing.T) {
 	if done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
-	simtest.Must(t, sim.WriteFile(otherPath+stagedFile, []byte("precious")))
+	simtest.Must(t, sim.WriteFile(otherPath+file, []byte("precious")))
 }
 
 // If Windows doesn't take away the mount point of a locked volume, it is unmounted without the
@@ -415,13 +415,13 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 			r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 			stageVolume(t, n, r)
-			simtest.Must(t, sim.WriteFile(stagingPath+stagedFile, []byte("precious")))
+			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 			var process win.ProcessID
 			sim.OnCall(func(c winsim.Call) {
 				if c.Name != win.CallDeleteVolumeMountPoint {
 					return
 				}
-				id, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+stagedFile)
+				id, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
 				if err == nil { // not while the volume is locked
 					sim.OnCall(nil)
 					process = id
@@ -432,14 +432,14 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 			})
 			done, err := n.Storage.UnstageVolume(t.Context(), request)
 			simtest.WantErrorOf(t, "somebody has come", err, csiproxy.ErrFailedPrecondition)
-			if _, readErr := sim.ReadFile(stagingPath + stagedFile); done.Unmounted || (readErr == nil) != restored ||
+			if _, readErr := sim.ReadFile(stagingPath + file); done.Unmounted || (readErr == nil) != restored ||
 				restored && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("process %d", process)) {
 				t.Errorf("error %d: %+v, %v; then %v", errno, done, err, readErr)
 			}
 			simtest.Must(t, sim.EndProcess(process))
 			sim.ResetRules()
 			stageVolume(t, n, r)
-			if data, err := sim.ReadFile(stagingPath + stagedFile); string(data) != "precious" || err != nil {
+			if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 				t.Errorf("the file is %q, %v", data, err)
 			}
 			if done := unstageVolume(t, n, request); !done.Unmounted || !done.DiskOffline {

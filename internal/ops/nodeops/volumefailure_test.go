@@ -45,7 +45,7 @@ func mounted(n *node) volumeSubject {
 // grown is a node with a volume whose disk has grown since.
 func grown(n *node) volumeSubject {
 	s := formattedVolume(n)
-	n.do(n.sim.GrowDisk(s.number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(s.number, 20*gibibyte))
 	return s
 }
 

@@ -24,16 +24,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// VolumeSystem has the Windows calls of the volume operations.
-type VolumeSystem interface {
-	win.DeviceOpener
-	win.Notices
-	win.Volumes
-	win.Files
-	win.Registry
-	win.Processes
-}
-
 // VolumeOptions configure the operations. The zero value is the default.
 type VolumeOptions struct {
 	// AllowRecognizedData lets FormatVolume overwrite data that it recognises as another system's.
@@ -60,13 +50,13 @@ type VolumeOptions struct {
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
-	sys     VolumeSystem
+	sys     win.System
 	paths   *pathpolicy.Policy
 	options VolumeOptions
 }
 
 // NewVolumes returns the operations on the volumes of sys, at the paths allowed by paths.
-func NewVolumes(sys VolumeSystem, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
+func NewVolumes(sys win.System, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))

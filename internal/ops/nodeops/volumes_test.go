@@ -22,10 +22,8 @@ import (
 )
 
 const (
-	volumeGibibyte = 1 << 30
-	volumeMebibyte = 1 << 20
-	volumeStaging  = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
-	unknown        = csiproxy.VolumeID(`\\?\Volume{00000000-1111-2222-3333-444444444444}\`)
+	volumeStaging = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
+	unknown       = csiproxy.VolumeID(`\\?\Volume{00000000-1111-2222-3333-444444444444}\`)
 )
 
 // node is a simulated node with the operations on it.
@@ -83,7 +81,7 @@ func (n *node) do(err error) {
 }
 
 // dataOffset is where the data partition of a disk begins.
-const dataOffset = 16 * volumeMebibyte
+const dataOffset = 16 * mebibyte
 
 func (n *node) plant(number csiproxy.DiskNumber, offset int64, s string) {
 	n.t.Helper()
@@ -93,7 +91,7 @@ func (n *node) plant(number csiproxy.DiskNumber, offset int64, s string) {
 func TestListVolumesOnDisk(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.attach(winsim.DiskSpec{})
-	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: volumeGibibyte})
+	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
 	n.do(err)
 	for _, c := range []struct {
 		number    csiproxy.DiskNumber
@@ -125,7 +123,7 @@ func TestDataVolumeOfDisk(t *testing.T) {
 	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), number); err != nil || got != id {
 		t.Errorf("one volume: %q, %v", got, err)
 	}
-	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: volumeGibibyte})
+	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
 	n.do(err)
 	if got, err := n.volumes.DataVolumeOfDisk(t.Context(), raw); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("no volume: %q, %v", got, err)
@@ -249,15 +247,15 @@ func TestGetVolumeStats(t *testing.T) {
 	n.do(n.volumes.MountVolume(t.Context(), id, volumeStaging))
 	before, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if before.SizeBytes <= 9*volumeGibibyte || before.SizeBytes > 10*volumeGibibyte || before.UsedBytes <= 0 ||
-		before.UsedBytes > volumeGibibyte {
+	if before.SizeBytes <= 9*gibibyte || before.SizeBytes > 10*gibibyte || before.UsedBytes <= 0 ||
+		before.UsedBytes > gibibyte {
 		t.Errorf("an empty volume on 10 GiB: %+v", before)
 	}
-	n.do(n.sim.WriteFile(volumeStaging+`\file`, make([]byte, 3*volumeMebibyte)))
+	n.do(n.sim.WriteFile(volumeStaging+`\file`, make([]byte, 3*mebibyte)))
 	after, err := n.volumes.GetVolumeStats(t.Context(), id)
 	n.do(err)
-	if grown := after.UsedBytes - before.UsedBytes; after.SizeBytes != before.SizeBytes || grown < 3*volumeMebibyte ||
-		grown > 4*volumeMebibyte {
+	if grown := after.UsedBytes - before.UsedBytes; after.SizeBytes != before.SizeBytes || grown < 3*mebibyte ||
+		grown > 4*mebibyte {
 		t.Errorf("with a file of 3 MiB: %+v, before %+v", after, before)
 	}
 }
@@ -313,34 +311,34 @@ func TestResizeVolume(t *testing.T) {
 	// Drivers ask for the size of the disk right after the format (csi-proxy #364).
 	all, err := n.disks.GetDiskStats(t.Context(), number)
 	n.do(err)
-	for _, bytes := range []int64{0, 1, volumeGibibyte, original, original + volumeMebibyte/2, all.SizeBytes} {
+	for _, bytes := range []int64{0, 1, gibibyte, original, original + mebibyte/2, all.SizeBytes} {
 		n.do(n.volumes.ResizeVolume(t.Context(), id, bytes))
 		if got := size(n, id); got != original || grows() != 0 {
 			t.Fatalf("resize to %d where there is no room: %d, was %d", bytes, got, original)
 		}
 	}
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	simtest.WantErrorOf(t, "a negative size", n.volumes.ResizeVolume(t.Context(), id, -1), csiproxy.ErrInvalidArgument)
-	if err := n.volumes.ResizeVolume(t.Context(), id, 20*volumeGibibyte+21*volumeMebibyte); !errors.Is(err,
+	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte+21*mebibyte); !errors.Is(err,
 		csiproxy.ErrFailedPrecondition) || size(n, id) != original {
 		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
 	}
-	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*volumeGibibyte))
-	if got := size(n, id); got <= 15*volumeGibibyte-volumeMebibyte || got > 15*volumeGibibyte || updates != 1 {
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
+	if got := size(n, id); got <= 15*gibibyte-mebibyte || got > 15*gibibyte || updates != 1 {
 		t.Errorf("resized to 15 GiB: %d, and Windows was told %d times", got, updates)
 	}
 	// The published daemon skips a growth below 100 MiB.
-	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*volumeGibibyte+2*volumeMebibyte))
-	if got := size(n, id); got <= 15*volumeGibibyte+volumeMebibyte || got > 15*volumeGibibyte+2*volumeMebibyte {
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte+2*mebibyte))
+	if got := size(n, id); got <= 15*gibibyte+mebibyte || got > 15*gibibyte+2*mebibyte {
 		t.Errorf("resized by 2 MiB: %d", got)
 	}
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-	if got, most := size(n, id), int64(20*volumeGibibyte-dataOffset-volumeMebibyte); got <= most-volumeMebibyte || got > most {
+	if got, most := size(n, id), int64(20*gibibyte-dataOffset-mebibyte); got <= most-mebibyte || got > most {
 		t.Errorf("resized to the maximum: %d, want %d", got, most)
 	}
 	before := grows()
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*volumeGibibyte))
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
 	simtest.Want(t, "growths after a repetition and a smaller size", grows(), before)
 }
 
@@ -349,7 +347,7 @@ func TestResizeVolumeKeepsFiles(t *testing.T) {
 	number, id := n.formatted(winsim.DiskSpec{SectorSize: 4096})
 	n.do(n.volumes.MountVolume(t.Context(), id, volumeStaging))
 	n.do(n.sim.WriteFile(volumeStaging+`\file`, []byte("data")))
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	if data, err := n.sim.ReadFile(volumeStaging + `\file`); err != nil || string(data) != "data" {
 		t.Errorf("the file has %q, %v", data, err)
@@ -361,7 +359,7 @@ func TestResizeVolumeKeepsFiles(t *testing.T) {
 func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	changes := simtest.Counted(n.sim, "IOCTL_DISK_SET_DRIVE_LAYOUT_EX")
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	n.do(n.sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE"}, winerr.ErrorInvalidFunction))
@@ -375,7 +373,7 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	id = csiproxy.VolumeID(n.sim.VolumesOfDisk(mbr)[0])
 	n.do(n.volumes.FormatVolume(t.Context(), id))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-	if got := size(n, id); got < 2*volumeGibibyte-2*volumeMebibyte {
+	if got := size(n, id); got < 2*gibibyte-2*mebibyte {
 		t.Errorf("on an MBR disk it has %d bytes", got)
 	}
 	simtest.Want(t, "changes of the table", changes()[0], 0)
@@ -396,10 +394,10 @@ func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	n := newVolumeNode(t)
 	n.do(n.sim.SetSettings(winsim.Settings{GrownAtOnce: true}))
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	n.do(n.sim.Fail(winsim.Match{Call: win.IoctlDiskUpdateDriveSize.String()}, winerr.ErrorInvalidFunction))
 	changes := simtest.Counted(n.sim, win.IoctlDiskSetDriveLayoutEx.String(), win.IoctlDiskGrowPartition.String())
-	for _, bytes := range []int64{0, 15 * volumeGibibyte, 20 * volumeGibibyte} {
+	for _, bytes := range []int64{0, 15 * gibibyte, 20 * gibibyte} {
 		simtest.WantErrorOf(t, fmt.Sprint("to ", bytes), n.volumes.ResizeVolume(t.Context(), id, bytes),
 			csiproxy.ErrUnavailable, "hasn't moved it")
 	}
@@ -441,11 +439,11 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	for range 2 {
 		all, err := n.disks.GetDiskStats(t.Context(), number)
 		n.do(err)
-		for _, bytes := range []int64{volumeGibibyte + 30*volumeMebibyte, 2 * volumeGibibyte, all.SizeBytes} {
+		for _, bytes := range []int64{gibibyte + 30*mebibyte, 2 * gibibyte, all.SizeBytes} {
 			simtest.WantErrorOf(t, "into the next partition", n.volumes.ResizeVolume(t.Context(), ids[0], bytes),
 				csiproxy.ErrResourceExhausted, "partition 2 lies behind it")
 		}
-		n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+		n.do(n.sim.GrowDisk(number, 20*gibibyte))
 		n.do(n.volumes.ResizeVolume(t.Context(), ids[0], 0))
 	}
 	simtest.Want(t, "growths into the next partition", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)

@@ -129,7 +129,7 @@ func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 		n.do(n.sim.DetachDisk(number))
 		n.do(n.sim.DetachDisk(number + 1))
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
-		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: volumeGibibyte, Serial: "ours"}); got != number+1 {
+		if got := simtest.Attach(t, n.sim, winsim.DiskSpec{SizeBytes: gibibyte, Serial: "ours"}); got != number+1 {
 			t.Fatalf("it has the number %d now", got)
 		}
 		n.sim.Settle()
@@ -169,7 +169,7 @@ func TestOneVolumeChangeOfADiskAtATime(t *testing.T) {
 		}
 
 		number, id := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+		n.do(n.sim.GrowDisk(number, 20*gibibyte))
 		n.do(n.sim.Delay(winsim.Match{Call: "IOCTL_DISK_GROW_PARTITION"}, time.Minute))
 		counted := simtest.Counted(n.sim, "IOCTL_DISK_GROW_PARTITION")
 		for range errs {
@@ -324,7 +324,7 @@ func moved(sim *winsim.System, id csiproxy.VolumeID, now *bool) simtest.Controll
 func TestResizeVolumeThatHasMoved(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	now := false
@@ -365,7 +365,7 @@ func TestSystemVolumes(t *testing.T) {
 	n.do(n.sim.WriteFile(`P:\pagefile.sys`, nil))
 	n.do(n.sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\P:\pagefile.sys`))
 	windows := csiproxy.VolumeID(n.sim.VolumesOfDisk(0)[0])
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	for id, why := range map[csiproxy.VolumeID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
 		for name, err := range map[string]error{
 			"MountVolume":  n.volumes.MountVolume(t.Context(), id, volumeStaging),
@@ -410,7 +410,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 	simtest.Partition(t, n.sim, number, 1)
 	n.sim.Settle()
 	id := n.sim.VolumesOfDisk(number)[0]
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	h, err := win.OpenDevice(t.Context(), n.sim, win.PhysicalDrive(number), win.GenericRead|win.GenericWrite)
 	n.do(err)
 	defer h.Close()
@@ -424,7 +424,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 			layout, err := h.Layout(t.Context())
 			n.do(err)
 			layout.Partitions = append(layout.Partitions, win.Partition{
-				Style: win.StyleGPT, StartingOffset: 5 * volumeGibibyte, Length: volumeGibibyte, Number: 2,
+				Style: win.StyleGPT, StartingOffset: 5 * gibibyte, Length: gibibyte, Number: 2,
 				Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), RewritePartition: true,
 			})
 			n.do(h.SetLayout(t.Context(), layout))
@@ -433,7 +433,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 	n.do(n.volumes.ResizeVolume(t.Context(), csiproxy.VolumeID(id), 0))
 	layout, err := h.Layout(t.Context())
 	n.do(err)
-	if len(layout.Partitions) != 2 || layout.Partitions[0].Length != 5*volumeGibibyte-dataOffset {
+	if len(layout.Partitions) != 2 || layout.Partitions[0].Length != 5*gibibyte-dataOffset {
 		t.Errorf("the partitions are %+v", layout.Partitions)
 	}
 }
@@ -441,19 +441,19 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 // Asked for more than there is, but for no more than the disk has, a volume grows as far
 // as it can. It never becomes larger than what is asked.
 func TestResizeVolumeSizes(t *testing.T) {
-	const disk20 = 20 * volumeGibibyte
-	most := int64(disk20 - dataOffset - volumeMebibyte)
+	const disk20 = 20 * gibibyte
+	most := int64(disk20 - dataOffset - mebibyte)
 	for _, c := range []struct {
 		asked, least, most int64
 		kind               error
 	}{
 		{1583867904, 0, 0, nil}, // below what it has: nothing is done
-		{15*volumeGibibyte + 12345, 15*volumeGibibyte - 20*volumeMebibyte, 15*volumeGibibyte + 12345, nil},
-		{15*volumeGibibyte + volumeMebibyte - 1, 15*volumeGibibyte - volumeMebibyte, 15*volumeGibibyte + volumeMebibyte - 1, nil},
-		{disk20 - 5*volumeMebibyte, most - volumeMebibyte, most, nil},
-		{disk20, most - volumeMebibyte, most, nil},
-		{disk20 + 20*volumeMebibyte, most - volumeMebibyte, most, nil},
-		{disk20 + 20*volumeMebibyte + 1, 0, 0, csiproxy.ErrFailedPrecondition},
+		{15*gibibyte + 12345, 15*gibibyte - 20*mebibyte, 15*gibibyte + 12345, nil},
+		{15*gibibyte + mebibyte - 1, 15*gibibyte - mebibyte, 15*gibibyte + mebibyte - 1, nil},
+		{disk20 - 5*mebibyte, most - mebibyte, most, nil},
+		{disk20, most - mebibyte, most, nil},
+		{disk20 + 20*mebibyte, most - mebibyte, most, nil},
+		{disk20 + 20*mebibyte + 1, 0, 0, csiproxy.ErrFailedPrecondition},
 	} {
 		n := newVolumeNode(t)
 		number, id := n.formatted(winsim.DiskSpec{})
@@ -485,12 +485,12 @@ func (e exFAT) VolumeInformation(ctx context.Context, root string) (win.VolumeIn
 func TestResizeVolumeThatCannotGrow(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	ops := nodeops.NewVolumes(exFAT{n.sim}, paths, nodeops.VolumeOptions{})
 	n.do(ops.ResizeVolume(t.Context(), id, 0))
-	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 15*volumeGibibyte), csiproxy.ErrUnimplemented)
+	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 15*gibibyte), csiproxy.ErrUnimplemented)
 	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]+n.sim.Calls()["FSCTL_EXTEND_VOLUME"], 0)
 }
 
@@ -499,7 +499,7 @@ func TestResizeVolumeThatCannotGrow(t *testing.T) {
 func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.GrowDisk(number, 20*volumeGibibyte))
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	ops := nodeops.NewVolumes(dynamic(n.sim), paths, nodeops.VolumeOptions{})

@@ -98,7 +98,7 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChang
 	return w.update(all), nil
 }
 
-// targetsInTime asks the initiator for its logical units, for at most stagingSilentTimeout. A
+// targetsInTime asks the initiator for its logical units, for at most silentVolumeTimeout. A
 // silent initiator, or an initiator with a silent session, delays only the first list: later lists
 // get the error at once.
 func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error) {

@@ -101,7 +101,7 @@ func TestLinkToShareIsNotFollowed(t *testing.T) {
 	must(t, sys.WriteFile(stage+`\kept`, nil))
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
-	f := nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{})
+	f := nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
 	for name, err := range map[string]error{
 		"Mkdir":                  f.Mkdir(t.Context(), stage+`\dir`),
 		"Rmdir":                  f.Rmdir(t.Context(), stage+`\kept`, true),

@@ -21,7 +21,7 @@ func TestTextsThatClientsLookFor(t *testing.T) {
 	sys, m := newNode(t)
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
-	f := nodeops.NewFiles(sys, paths, m, nodeops.FileOptions{})
+	f := nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
 	_, relative := f.PathExists(t.Context(), `staging\path`)
 	for _, test := range []struct {
 		what string
