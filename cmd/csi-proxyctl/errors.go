@@ -94,7 +94,7 @@ var adviceByNumber = map[uint32]string{
 	0xEFFF005F: "check the portal's name, or give its address",
 }
 
-// advice says what to do about an error whose text doesn't say it; empty if nothing is known.
+// advice returns the next step for errors whose text lacks one; empty for all other errors.
 func (p *program) advice(ctx context.Context, err error) string {
 	number, _ := csiproxy.WindowsErrorOf(err)
 	object := ""

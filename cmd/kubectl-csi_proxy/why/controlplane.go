@@ -209,8 +209,8 @@ func (c *chain) checkPendingClaim(ctx context.Context, claim *core.PersistentVol
 		fmt.Sprintf("does the controller of the driver %s run, with its csi-provisioner? It runs on Linux nodes", class.Provisioner))
 }
 
-// checkVolume adds a PersistentVolume and its attachment, and returns the CSI driver that it needs;
-// empty for none.
+// checkVolume adds a PersistentVolume and its attachment, and returns the volume's CSI driver; empty
+// for a volume without a driver.
 func (c *chain) checkVolume(ctx context.Context, pv *core.PersistentVolume) (driver string) {
 	source := pv.Spec.CSI
 	if source == nil {

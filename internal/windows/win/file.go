@@ -90,8 +90,8 @@ func (i FileInfo) IsDir() bool { return i.Attributes&AttributeDirectory != 0 }
 // IsReparsePoint reports whether opening the file by name would lead elsewhere.
 func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePoint != 0 }
 
-// DirEntry is one entry of a directory. Its name is WTF-8, as AppendUTF16 has it: half a surrogate
-// pair in it isn't valid UTF-8, and File.OpenAt takes it so.
+// DirEntry is one entry of a directory. The name is WTF-8, the encoding of AppendUTF16: half a
+// surrogate pair is invalid UTF-8, and File.OpenAt accepts such names.
 type DirEntry struct {
 	Name string
 	FileInfo

@@ -42,10 +42,10 @@ type Spec struct {
 	StartType win.ServiceStartType
 	DependsOn []string // names of services; they needn't be there
 	Running   bool
-	// StartError is why it can't start; 0: it can. What the service manager finds
-	// itself, such as 2, 5, 1053 or 1069, is the answer of the call that starts it;
-	// any other number, such as 1066 or 1067, is the exit code with which it stops
-	// again while it is starting.
+	// StartError is the error of a start; 0 for a service that starts. Errors of the
+	// service manager, such as 2, 5, 1053 or 1069, are the answer of the starting call.
+	// Any other number, such as 1066 or 1067, is the exit code of a service that stops
+	// while starting.
 	StartError winerr.Errno
 }
 
@@ -139,8 +139,8 @@ func (v *service) dependsOn(name string) bool {
 	return slices.ContainsFunc(v.Spec.DependsOn, func(d string) bool { return win.SameName(d, name) })
 }
 
-// activeDependents gives the services that depend on a service, directly or not, and
-// aren't stopped: each before those that it depends on.
+// activeDependents returns the direct and indirect dependents of a service, except for
+// stopped ones. Each stands before its own dependencies.
 func (m *Manager) activeDependents(name string) []*service {
 	var active []*service
 	seen := map[*service]bool{}
@@ -227,8 +227,7 @@ func (m *Manager) ActiveDependents(name string) ([]string, error) {
 	return names, nil
 }
 
-// start starts a stopped service, and before it those that it depends on. It then
-// takes d until the service runs.
+// start starts a stopped service after its dependencies. The service runs after d.
 func (m *Manager) start(v *service, d time.Duration) error {
 	if refusal := m.startRefusal(v); refusal != 0 {
 		m.setState(v, win.ServiceStopped, refusal)
@@ -406,8 +405,8 @@ func (m *Manager) leadsTo(from, to string) bool {
 	})
 }
 
-// Remove takes a service away at once, whatever its state. Those that depend on it go
-// on, but can't start any more. No such service gives ErrorNotFound.
+// Remove removes a service at once, in any state. Its dependents go on, but can't start
+// again. An unknown service is ErrorNotFound.
 func (m *Manager) Remove(name string) error {
 	v, ok := m.find(name)
 	if !ok {

@@ -153,8 +153,8 @@ func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
 	})
 }
 
-// RemoveShare removes a share with its files. A mapping of it stays, and fails when
-// it is used. No such share gives ErrorNotFound.
+// RemoveShare removes a share with its files. Mappings of the share stay, and fail when
+// used. An unknown share is ErrorNotFound.
 func (n *Network) RemoveShare(server, name string) error {
 	return n.change("remove share of", server, func(sv *host) error {
 		sh, ok := sv.Shares[win.UpperName(name)]
