@@ -17,9 +17,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
-// unary does what every call with one response has in common, around its handler: it refuses a call if too many
-// are under way, ends it shortly before its client's deadline, counts it, and logs it in one line.
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// unary refuses a call if too many are under way, ends it shortly before its client's deadline, counts it, and logs it
+// in one line.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
+	resp any, err error) {
+	defer s.recoverPanic(info.FullMethod, &err)
 	end, err := s.calls.begin()
 	if err != nil {
 		return nil, s.refuse(info.FullMethod, err)
@@ -28,19 +30,16 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	ctx, cancel := answerInTime(ctx)
 	defer cancel()
 	start, ended := time.Now(), s.count(Unary, info.FullMethod)
-	resp, err := s.handle(ctx, req, info.FullMethod, handler)
+	resp, err = s.handle(ctx, req, info.FullMethod, handler)
 	ended(err)
 	s.logCall(ctx, info.FullMethod, req, start, err, err != nil)
 	return resp, err
 }
 
-// handle calls the handler. During a drain, it refuses the call. It answers with Internal if the handler panics.
+// handle calls the handler. During a drain, handle refuses the call. A panic of the handler is recovered here, and
+// therefore counted and logged as a failed call.
 func (s *Server) handle(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			resp, err = nil, s.panicked(method, p)
-		}
-	}()
+	defer s.recoverPanic(method, &err)
 	if err := s.drain.enter(true); err != nil {
 		return nil, wire.ToStatusOf(path.Base(method), err)
 	}
@@ -48,9 +47,10 @@ func (s *Server) handle(ctx context.Context, req any, method string, handler grp
 	return handler(ctx, req)
 }
 
-// stream is unary for streaming calls. They have limits of their own, and no deadline. If the client or the daemon
-// ends one, that isn't logged as a failure.
-func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// stream is unary for streaming calls, which have limits of their own and no deadline. An end by the client or the
+// daemon is logged as a success.
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.recoverPanic(info.FullMethod, &err)
 	end, err := s.calls.beginStream()
 	if err != nil {
 		return s.refuse(info.FullMethod, err)
@@ -65,15 +65,11 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return err
 }
 
-// handleStream is handle for streaming calls. It ends the call when a stop begins, since streaming calls last as long
-// as the client likes: WatchDisks, health watches and reflection. One whose client doesn't read what was sent ends
-// with the grace period.
+// handleStream is handle for streaming calls. When a stop begins, it ends the call, because clients decide how long
+// WatchDisks, health watches and reflection last. If the client has stopped reading, the call ends with the grace
+// period.
 func (s *Server) handleStream(srv any, stream grpc.ServerStream, method string, handler grpc.StreamHandler) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = s.panicked(method, p)
-		}
-	}()
+	defer s.recoverPanic(method, &err)
 	if err := s.drain.enter(false); err != nil {
 		return wire.ToStatusOf(path.Base(method), err)
 	}
@@ -87,10 +83,13 @@ func (s *Server) handleStream(srv any, stream grpc.ServerStream, method string, 
 	return err
 }
 
-// panicked logs a panic with its stack, and returns the error for the client, free of both.
-func (s *Server) panicked(method string, value any) error {
-	s.log.Error("panic in a call", "method", method, "panic", value, "stack", string(debug.Stack()))
-	return status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
+// recoverPanic turns a panic into the error *err for the client, and logs the panic with its stack. Defer it: a panic on
+// a call's goroutine would otherwise end the daemon.
+func (s *Server) recoverPanic(method string, err *error) {
+	if p := recover(); p != nil {
+		s.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "%s: internal error: the log of the daemon has the details", method)
+	}
 }
 
 // answerUnknown answers a call of a method unknown to the endpoint.
