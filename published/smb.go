@@ -36,7 +36,7 @@ type SMBOperations interface {
 	// mapping stays and the call succeeds; Rmdir of the last link then removes the mapping,
 	// unless the process has restarted since. remotePath is \\server\share or a directory on the
 	// share, with one or two backslashes at its beginning. A missing mapping is
-	// csiproxy.ErrNotFound, unless it has gone with the last link.
+	// csiproxy.ErrNotFound, unless it has gone with the last link within the last hour.
 	//
 	// Mappings made by other programs have names of their own: the path of a directory, or a
 	// drive letter. Such a mapping goes at once if its server refuses it.

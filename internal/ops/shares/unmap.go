@@ -299,7 +299,7 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 }
 
 // unmappedError returns the error for the removal of a missing mapping; nil if an earlier request
-// has removed it with the last link.
+// has removed it with the last link within goneTimeout.
 func (m *Mappings) unmappedError(r *LockedMapping) error {
 	if m.requests.of(r.remote).gone.IsZero() {
 		return notMapped()
