@@ -172,6 +172,7 @@ func TestReads(t *testing.T) {
 type counter struct{ calls, bytes int }
 
 func (c *counter) ReadAt(_ context.Context, p []byte, _ int64) (int, error) {
+	clear(p)
 	c.calls++
 	c.bytes += len(p)
 	return len(p), nil
