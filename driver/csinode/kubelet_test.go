@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -48,7 +49,9 @@ func TestAsKubeletCalls(t *testing.T) {
 	}
 	for name, calls := range scenarios {
 		for times, repeated := range map[int]string{1: "once", 2: "twice"} {
-			t.Run(name+"/"+repeated, func(t *testing.T) { newReplay(t).run(calls, times) })
+			t.Run(name+"/"+repeated, func(t *testing.T) { // a refused format is repeated for 30 seconds
+				synctest.Test(t, func(t *testing.T) { newReplay(t).run(calls, times) })
+			})
 		}
 	}
 }

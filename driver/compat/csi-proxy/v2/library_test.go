@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -286,22 +287,24 @@ func TestReadOnlyDisk(t *testing.T) {
 
 // A volume that is staged read-only isn't made writable under its pods.
 func TestDiskThatIsStagedReadOnly(t *testing.T) {
-	sim := start(t)
-	number, _ := attach(t, sim)
-	stageReadOnly(t, sim, number)
-	err := diskapi.New().SetDiskReadOnly(number, false)
-	is(t, err, csiproxy.ErrFailedPrecondition)
-	equal(t, "the disk is read-only", stateOf(t, sim, number).ReadOnly, true)
+	synctest.Test(t, func(t *testing.T) { // a refused format is repeated for 30 seconds
+		sim := start(t)
+		number, _ := attach(t, sim)
+		stageReadOnly(t, sim, number)
+		err := diskapi.New().SetDiskReadOnly(number, false)
+		is(t, err, csiproxy.ErrFailedPrecondition)
+		equal(t, "the disk is read-only", stateOf(t, sim, number).ReadOnly, true)
 
-	// What can't be written to it has the error of a disk that is read-only.
-	raw := uint32(sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30}))
-	id := partitioned(t, raw)
-	for windowsError, want := range map[uint32]bool{19: true, unreadable: false} {
-		sim.Fail("MSFT_Volume.Format", windowsError, 0)
-		err := volumeapi.New().FormatVolume(id)
-		equal(t, "IsDiskReadOnlyError of "+err.Error(), wmi.IsDiskReadOnlyError(err), want)
-		sim.ClearFaults()
-	}
+		// What can't be written to it has the error of a disk that is read-only.
+		raw := uint32(sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30}))
+		id := partitioned(t, raw)
+		for windowsError, want := range map[uint32]bool{19: true, unreadable: false} {
+			sim.Fail("MSFT_Volume.Format", windowsError, 0)
+			err := volumeapi.New().FormatVolume(id)
+			equal(t, "IsDiskReadOnlyError of "+err.Error(), wmi.IsDiskReadOnlyError(err), want)
+			sim.ClearFaults()
+		}
+	})
 }
 
 // partitioned partitions a disk and returns its volume.
