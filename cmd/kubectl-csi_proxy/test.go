@@ -36,7 +36,7 @@ func testCommand(c *connection) *cobra.Command {
 
 It prints the time of each step. If a step fails, it prints the error and, if the node's pod waits
 for its volume, what "why" answers.
-It prints which rows of docs/windows-proof.md the run has decided, for an issue; none where the driver
+It prints which assumptions of docs/windows-proof.md the run has decided, for an issue; none where the driver
 has no pod that mounts the pipes of CSI Proxy, since the test then says nothing about CSI Proxy.
 
 It makes claims of --size and pods with cmd in the namespace, and removes them also after a failure

@@ -12,7 +12,7 @@
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
 #	make check-release       again, in another directory and without a cache: every byte is the same
 
-# The packages whose tests on Windows docs/windows-proof.md names, apart from
+# The packages whose tests on Windows internal/lab/wintest/assumptions.txt names, apart from
 # test/windows, which is a module of its own.
 WINTEST_PACKAGES = internal/lab/storagelife internal/host/logfile internal/serve/pipe internal/host/winservice internal/windows/winread internal/windows/winsys internal/windows/winsys/wmi
 # The files of the repository that they read.
@@ -53,7 +53,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 	GOOS=windows GOARCH=$* $(BUILD) -o bin/.linked/windows-$*/csi-proxy-wintest.exe ./internal/lab/wintest
 	$(WINRES) -description 'Tests of CSI Proxy on Windows' \
 		bin/.linked/windows-$*/csi-proxy-wintest.exe bin/.wintest/$*/csi-proxy-wintest.exe
-	bin/pack -program bin/.wintest/$*/csi-proxy-wintest.exe windows-proof.md=docs/windows-proof.md \
+	bin/pack -program bin/.wintest/$*/csi-proxy-wintest.exe \
 		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxy-sim.exe=$(BIN_windows-$*)/csi-proxy-sim.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
 		csi-proxyctl-sim.exe=$(BIN_windows-$*)/csi-proxyctl-sim.exe \
 		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \

@@ -69,7 +69,7 @@ func (s Step) took() string {
 	return time.Duration(s.Seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// Evidence is what a run on a node says about the rows of docs/windows-proof.md.
+// Evidence is what a run on a node says about the assumptions of docs/windows-proof.md.
 type Evidence struct {
 	// Daemon is the version of CSI Proxy on the node; empty if it has no pod of CSI Proxy that is ready.
 	Daemon string `json:"csiProxy,omitempty"`
@@ -183,7 +183,7 @@ func (r Report) printLeft(w io.Writer) error {
 	return table.Lines(w, append(lines, "To remove them: "+r.Advice)...)
 }
 
-// printEvidence writes the rows of docs/windows-proof.md that are decided, as a table in Markdown for an issue.
+// printEvidence writes the assumptions that are decided, as a table in Markdown for an issue.
 func (r Report) printEvidence(w io.Writer) (err error) {
 	for _, n := range r.Nodes {
 		if !n.Evidence.DriverCalls {

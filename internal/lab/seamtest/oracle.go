@@ -31,7 +31,7 @@ type Oracle struct {
 	Name    string // the section's name, a slash, and the case in the source
 	Source  string // who says it: a repository with a file, or a page
 	Windows string // which Windows and file system it holds for
-	Proof   string // the row of docs/windows-proof.md that it stands behind
+	Proof   string // the assumption of internal/lab/wintest/assumptions.txt that it stands behind
 	Steps   []OracleStep
 
 	promise, guess string // of a row of the contract

@@ -17,8 +17,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
-// RunQuick tests the most important beliefs about Windows on one disk, within a minute. Each test has the id of its row of
-// docs/windows-proof.md, and logs the answer of Windows. The function run starts a test; nil stands for t.Run.
+// RunQuick tests the most important assumptions about Windows on one disk, within a minute. Each test has the id of its
+// assumption in internal/lab/wintest/assumptions.txt, and logs the answer of Windows. The function run starts a test;
+// nil stands for t.Run.
 func RunQuick(t *testing.T, c Config, run func(row string, test func(t testing.TB))) {
 	if run == nil {
 		run = func(row string, test func(t testing.TB)) { t.Run(row, func(t *testing.T) { test(t) }) }
@@ -26,13 +27,13 @@ func RunQuick(t *testing.T, c Config, run func(row string, test func(t testing.T
 	f := c.New(t)
 	f.skipWithout(t, []need{aDirectory, aDisk})
 	q := &quick{Fixture: f, disk: f.NewDisk(t)}
-	for _, belief := range quickBeliefs {
-		run(belief.row, func(t testing.TB) { belief.test(t, q) })
+	for _, assumption := range quickAssumptions {
+		run(assumption.row, func(t testing.TB) { assumption.test(t, q) })
 	}
 }
 
-// quickBeliefs are the tests of RunQuick. Later tests use the partition and the file system that earlier ones make.
-var quickBeliefs = []struct {
+// quickAssumptions are the tests of RunQuick. Later tests use the partition and the file system that earlier ones make.
+var quickAssumptions = []struct {
 	row  string
 	test func(t testing.TB, q *quick)
 }{
@@ -50,10 +51,10 @@ var quickBeliefs = []struct {
 	{"offline-layout", quickOfflineLayout},
 }
 
-// QuickRows returns the rows of docs/windows-proof.md that RunQuick is about.
+// QuickRows returns the ids of the assumptions that RunQuick tests.
 func QuickRows() (rows []string) {
-	for _, belief := range quickBeliefs {
-		rows = append(rows, belief.row)
+	for _, assumption := range quickAssumptions {
+		rows = append(rows, assumption.row)
 	}
 	return rows
 }

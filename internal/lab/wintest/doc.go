@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command csi-proxy-wintest tests CSI Proxy on a Windows machine, and reports the result
-// for each row of docs/windows-proof.md. It must be run as an administrator, and needs
-// neither Go nor Hyper-V:
+// for each assumption of assumptions.txt, which docs/windows-proof.md explains. It must be run as an
+// administrator, and needs neither Go nor Hyper-V:
 //
 //	csi-proxy-wintest.exe [-yes] [-quick | -iscsi] [-report file]
 //

@@ -38,11 +38,15 @@ func update(page string, files []string) error {
 		}
 		reports = append(reports, r)
 	}
+	rows, err := parseAssumptions(assumptions)
+	if err != nil {
+		return err
+	}
 	old, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	updated, err := updatePage(string(old), reports)
+	updated, err := updatePage(string(old), rows, reports)
 	if err != nil {
 		return err
 	}
@@ -54,11 +58,7 @@ const results = "\n## Results on Windows\n"
 
 // updatePage writes the results of reports to the end of the page, in the place of those before: the
 // reports of all versions of Windows must be given together.
-func updatePage(text string, reports []Report) (string, error) {
-	rows, err := parsePage(text)
-	if err != nil {
-		return "", err
-	}
+func updatePage(text string, rows []Row, reports []Report) (string, error) {
 	var table strings.Builder
 	for _, r := range reports {
 		if r.Head.Wine != "" || r.Head.Windows == "" {
@@ -66,7 +66,7 @@ func updatePage(text string, reports []Report) (string, error) {
 		}
 		for _, line := range r.Lines {
 			if !slices.ContainsFunc(rows, func(row Row) bool { return row.ID == line.Row }) {
-				return "", fmt.Errorf("the report has the row %s, which the page doesn't have", line.Row)
+				return "", fmt.Errorf("the report has the row %s, which assumptions.txt doesn't have", line.Row)
 			}
 		}
 	}

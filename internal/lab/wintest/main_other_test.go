@@ -19,7 +19,10 @@ func TestUpdate(t *testing.T) {
 	first, err := readReport(&b)
 	must(t, err)
 	reports := []Report{first, {Head{Windows: "10.0.2"}, []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}}}
-	updated, err := updatePage(samplePage, reports)
+	rows, err := parseAssumptions(sampleAssumptions)
+	must(t, err)
+	const samplePage = "# Page\n\nText.\n"
+	updated, err := updatePage(samplePage, rows, reports)
 	must(t, err)
 	want := samplePage + `
 ## Results on Windows
@@ -36,7 +39,7 @@ func TestUpdate(t *testing.T) {
 	if diff := cmp.Diff(want, updated); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if again, err := updatePage(updated, reports); err != nil || again != updated {
+	if again, err := updatePage(updated, rows, reports); err != nil || again != updated {
 		t.Errorf("updated again (%v, -first +second):\n%s", err, cmp.Diff(updated, again))
 	}
 	if got := inCell("a|b `c` <d> " + strings.Repeat("é", 300)); strings.ContainsAny(got, "|`<>") || len([]rune(got)) != maxSeen+1 {
@@ -46,7 +49,7 @@ func TestUpdate(t *testing.T) {
 		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, first.Lines},
 		"unknown": {first.Head, []Line{{Row: "unknown", Result: Proven}}},
 	} {
-		if _, err := updatePage(samplePage, []Report{r}); err == nil {
+		if _, err := updatePage(samplePage, rows, []Report{r}); err == nil {
 			t.Errorf("a report of %s is taken", name)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -195,7 +194,7 @@ func check() error {
 	return nil
 }
 
-// prove runs the test programs, and returns the rows of the packed page that they are about and the outcome of each test.
+// prove runs the test programs, and returns the rows that they are about and the outcome of each test.
 func prove(ctx context.Context, dir string, o options) ([]Row, Outcomes, error) {
 	if err := endWithChildren(); err != nil {
 		return nil, nil, err
@@ -240,7 +239,7 @@ func prove(ctx context.Context, dir string, o options) ([]Row, Outcomes, error) 
 	return rows, outcomes, nil
 }
 
-// unpack unpacks the archive at the end of this program, and returns the rows of its page and the packages
+// unpack unpacks the archive at the end of this program, and returns all rows and the packages
 // whose tests are in it.
 func unpack(dir string) (rows []Row, packages []string, err error) {
 	self, err := os.Executable()
@@ -257,11 +256,7 @@ func unpack(dir string) (rows []Row, packages []string, err error) {
 			packages = append(packages, path.Dir(program))
 		}
 	}
-	page, err := fs.ReadFile(archive, "windows-proof.md")
-	if err != nil {
-		return nil, nil, err
-	}
-	if rows, err = parsePage(string(page)); err != nil {
+	if rows, err = parseAssumptions(assumptions); err != nil {
 		return nil, nil, err
 	}
 	return rows, packages, os.CopyFS(dir, archive)

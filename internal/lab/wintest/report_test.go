@@ -54,21 +54,21 @@ panic: no memory
 after them
 `
 
-// samplePage has rows with and without tests.
-const samplePage = "# Page\n\n| id | belief | evidence | what would refute it | test |\n|---|---|---|---|---|\n" +
-	"| size | b | c | | `TestDisk/*/size` |\n" +
-	"| large-size | b | c | by hand | `TestDisk/4096/size` |\n" +
-	"| state | b | c | | `TestDisk/*/state` |\n" +
-	"| half | b | c | | `TestHalf/*/flush` |\n" +
-	"| whole | b | c | | `x/y.TestWhole` |\n" +
-	"| other | b | c | | `x.TestWhole` |\n" +
-	"| cut | b | c | | `TestCut`… |\n" +
-	"| fact | b | c | | |\n" +
-	"| hand | b | c | by hand | |\n"
+// sampleAssumptions has rows with and without tests.
+const sampleAssumptions = "" +
+	"size\nassumption: b\nevidence: c\ntest: `TestDisk/*/size`\n\n" +
+	"large-size\nassumption: b\nevidence: c\nrefuted by: by hand\ntest: `TestDisk/4096/size`\n\n" +
+	"state\nassumption: b\nevidence: c\ntest: `TestDisk/*/state`\n\n" +
+	"half\nassumption: b\nevidence: c\ntest: `TestHalf/*/flush`\n\n" +
+	"whole\nassumption: b\nevidence: c\ntest: `x/y.TestWhole`\n\n" +
+	"other\nassumption: b\nevidence: c\ntest: `x.TestWhole`\n\n" +
+	"cut\nassumption: b\nevidence: c\ntest: `TestCut`…\n\n" +
+	"fact\nassumption: b\nevidence: c\n\n" +
+	"hand\nassumption: b\nevidence: c\nrefuted by: by hand\n"
 
 func evaluated(t *testing.T) []Line {
 	t.Helper()
-	rows, err := parsePage(samplePage)
+	rows, err := parseAssumptions(sampleAssumptions)
 	must(t, err)
 	o := Outcomes{}
 	var shown strings.Builder

@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Each switch refutes the belief that it is about, and no other one.
+// Each switch refutes the assumption that it is about, and no other one.
 func TestQuick(t *testing.T) {
 	simtest.EachSwitch(t, func(t *testing.T, settings winsim.Settings) {
 		if settings.NoAutomount {
@@ -52,7 +52,7 @@ func TestQuick(t *testing.T) {
 	})
 }
 
-// A failure at any call of Windows leaves nothing behind, and doesn't keep the other beliefs from being tested.
+// A failure at any call of Windows leaves nothing behind, and doesn't keep the other assumptions from being tested.
 func TestQuickWithErrors(t *testing.T) {
 	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
 		f := newFixture(t)

@@ -25,7 +25,7 @@ func TestContract(t *testing.T) { seamtest.Run(t, contractConfig()) }
 // What the simulated node takes for what Windows does, though nobody has promised it.
 func TestGuessContract(t *testing.T) { seamtest.RunGuesses(t, contractConfig()) }
 
-// The most important beliefs, on one disk.
+// The most important assumptions, on one disk.
 func TestGuessQuick(t *testing.T) { seamtest.RunQuick(t, contractConfig(), nil) }
 
 // What others have found out about Windows.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"path"
@@ -12,53 +13,53 @@ import (
 	"strings"
 )
 
-// Row is a belief about Windows: a row of a table of docs/windows-proof.md. Its id stays when its text
-// changes.
+// assumptions is what CSI Proxy assumes about Windows.
+//
+//go:embed assumptions.txt
+var assumptions string
+
+// Row is an assumption about Windows: a paragraph of assumptions.txt. Its id stays when its text changes.
 type Row struct {
 	ID    string
 	Tests []string // patterns: see matches
 	Quick []string // those of Tests that -quick runs
 }
 
-// columns are those of the page's tables of beliefs.
-var columns = []string{"id", "belief", "evidence", "what would refute it", "test"}
-
-// parsePage returns the rows of the page.
-func parsePage(text string) (rows []Row, err error) {
-	inTable := false
-	for i, line := range strings.Split(text, "\n") {
-		if !strings.HasPrefix(line, "|") {
-			inTable = false
+// parseAssumptions returns the rows of a text in the form of assumptions.txt. Each paragraph begins with an id. Its
+// fields follow, one a line; indented lines continue a field.
+func parseAssumptions(text string) (rows []Row, err error) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		paragraph = strings.TrimSpace(paragraph)
+		if paragraph == "" || strings.HasPrefix(paragraph, "#") || strings.HasPrefix(paragraph, "== ") {
 			continue
 		}
-		cells := cellsOf(line)
-		switch {
-		case cells[0] == columns[0]:
-			inTable = slices.Equal(cells, columns)
-		case !inTable || strings.HasPrefix(cells[0], "---"):
-		case len(cells) != len(columns) || !idForm.MatchString(cells[0]) || cells[1] == "" || cells[2] == "",
-			slices.ContainsFunc(rows, func(r Row) bool { return r.ID == cells[0] }):
-			return nil, fmt.Errorf("line %d: %q isn't a row with an id, a belief and its evidence, or comes twice", i+1, line)
-		default:
-			tests, quick := patternsIn(cells[4])
-			rows = append(rows, Row{cells[0], tests, quick})
+		lines := strings.Split(strings.ReplaceAll(paragraph, "\n    ", " "), "\n")
+		id, fields := lines[0], map[string]string{}
+		for _, line := range lines[1:] {
+			name, value, _ := strings.Cut(line, ": ")
+			if !slices.Contains(fieldNames, name) || value == "" || fields[name] != "" {
+				return nil, fmt.Errorf("assumption %q: the line %q is no field, or comes twice", id, line)
+			}
+			fields[name] = value
 		}
+		if !idForm.MatchString(id) || fields["assumption"] == "" || fields["evidence"] == "" {
+			return nil, fmt.Errorf("assumption %q has no valid id, no text or no evidence", id)
+		}
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.ID == id }) {
+			return nil, fmt.Errorf("assumption %q comes twice", id)
+		}
+		tests, quick := patternsIn(fields["test"])
+		rows = append(rows, Row{id, tests, quick})
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("the page has no table of beliefs")
+		return nil, errors.New("the text has no assumptions")
 	}
 	return rows, nil
 }
 
-var idForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var fieldNames = []string{"assumption", "evidence", "refuted by", "test"}
 
-func cellsOf(line string) []string {
-	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "|"), "|"), "|")
-	for i := range cells {
-		cells[i] = strings.TrimSpace(cells[i])
-	}
-	return cells
-}
+var idForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 var patternForm = regexp.MustCompile("`((?:[a-z][a-z0-9/]*\\.)?Test[^`]*)`(…?)( \\(quick\\))?")
 

@@ -19,11 +19,9 @@ import (
 // repository is the path of its root.
 const repository = "../../.."
 
-// Each test that a belief names is in csi-proxy-wintest.
-func TestBeliefsHaveTheirTests(t *testing.T) {
-	text, err := os.ReadFile(repository + "/docs/windows-proof.md")
-	must(t, err)
-	rows, err := parsePage(string(text))
+// Each test that an assumption names is in csi-proxy-wintest.
+func TestAssumptionsHaveTheirTests(t *testing.T) {
+	rows, err := parseAssumptions(assumptions)
 	must(t, err)
 	makefile, err := os.ReadFile(repository + "/deploy/packaging/release.mk")
 	must(t, err)
@@ -47,17 +45,15 @@ func TestBeliefsHaveTheirTests(t *testing.T) {
 		for _, pattern := range row.Tests {
 			whole := regexp.MustCompile(`^.*?Test[^/]*`).FindString(pattern) // without the part
 			if !slices.ContainsFunc(tests, func(test string) bool { return matches(whole, test) }) {
-				t.Errorf("the belief %s names %s, which csi-proxy-wintest lacks", row.ID, pattern)
+				t.Errorf("the assumption %s names %s, which csi-proxy-wintest lacks", row.ID, pattern)
 			}
 		}
 	}
 }
 
-// What -quick tests on its disk stands in the page, each in the row that has its name.
-func TestQuickBeliefsHaveTheirRows(t *testing.T) {
-	text, err := os.ReadFile(repository + "/docs/windows-proof.md")
-	must(t, err)
-	rows, err := parsePage(string(text))
+// What -quick tests on its disk stands in assumptions.txt, each in the assumption that has its name.
+func TestQuickAssumptionsHaveTheirRows(t *testing.T) {
+	rows, err := parseAssumptions(assumptions)
 	must(t, err)
 	var named []string
 	for _, row := range quickRows(rows) {
@@ -65,13 +61,30 @@ func TestQuickBeliefsHaveTheirRows(t *testing.T) {
 			if part, ok := strings.CutPrefix(pattern, "TestGuessQuick/"); ok {
 				named = append(named, part)
 				if part != row.ID {
-					t.Errorf("the row %s names %s", row.ID, pattern)
+					t.Errorf("the assumption %s names %s", row.ID, pattern)
 				}
 			}
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(seamtest.QuickRows())), slices.Sorted(slices.Values(named))); diff != "" {
-		t.Errorf("rows of the page (-tests +page):\n%s", diff)
+		t.Errorf("assumptions (-tests +assumptions.txt):\n%s", diff)
+	}
+}
+
+// The ids that the page names are those of assumptions.
+func TestPageNamesAssumptions(t *testing.T) {
+	rows, err := parseAssumptions(assumptions)
+	must(t, err)
+	page, err := os.ReadFile(repository + "/docs/windows-proof.md")
+	must(t, err)
+	named := regexp.MustCompile("`([a-z0-9]+(?:-[a-z0-9]+)+)`").FindAllSubmatch(page, -1)
+	if len(named) == 0 {
+		t.Error("the page names no assumption")
+	}
+	for _, id := range named {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.ID == string(id[1]) }) {
+			t.Errorf("docs/windows-proof.md names %s, which assumptions.txt doesn't have", id[1])
+		}
 	}
 }
 
@@ -83,24 +96,24 @@ func TestRunFlag(t *testing.T) {
 	}
 }
 
-func TestParsePage(t *testing.T) {
-	const head = "| id | belief | evidence | what would refute it | test |\n|---|---|---|---|---|\n"
-	const row = "| a-1 | b | c | d | `TestE`, `x/y.TestF/g h`… (quick) |\n"
-	rows, err := parsePage("# P\n\n" + head + row + "\n| id | other |\n|---|---|\n| x | y |\n\n" + head + "| b | b | c | | |\n")
+func TestParseAssumptions(t *testing.T) {
+	const row = "a-1\nassumption: b\n    goes on\nevidence: c\nrefuted by: d\ntest: `TestE`,\n    `x/y.TestF/g h`… (quick)\n"
+	rows, err := parseAssumptions("# Text\n\n== Disks\n\n" + row + "\nb\nassumption: b\nevidence: c\n")
 	if err != nil || len(rows) != 2 || rows[0].ID != "a-1" || len(rows[0].Tests) != 2 ||
 		rows[0].Tests[1] != "x/y.TestF/g_h*" || !slices.Equal(rows[0].Quick, rows[0].Tests[1:]) || rows[1].Tests != nil {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	for name, page := range map[string]string{
-		"cells":       head + "| a | b | c | d |\n",
-		"id":          head + "| A b | b | c | d | e |\n",
-		"no belief":   head + "| a | | c | d | e |\n",
-		"no evidence": head + "| a | b | | d | e |\n",
-		"twice":       head + row + row,
-		"twice far":   head + row + "\n" + head + row,
-		"no table":    "| id | b |\n|---|---|\n| a | b |\n",
+	for name, text := range map[string]string{
+		"other field":   row + "proof: x\n",
+		"field twice":   row + "test: `TestF`\n",
+		"empty field":   "a\nassumption: b\nevidence: c\ntest:\n",
+		"id":            "A b\nassumption: b\nevidence: c\n",
+		"no assumption": "a\nevidence: c\n",
+		"no evidence":   "a\nassumption: b\n",
+		"twice":         row + "\n" + row,
+		"none":          "# Text\n",
 	} {
-		if rows, err := parsePage(page); err == nil {
+		if rows, err := parseAssumptions(text); err == nil {
 			t.Errorf("%s: %+v, want an error", name, rows)
 		}
 	}
