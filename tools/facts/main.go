@@ -38,7 +38,7 @@ type source struct {
 	Unopened bool `json:"unopened"`
 }
 
-// table stands in a page, between the comments that name it.
+// table stands in a page, between the comments that name it. Without columns it is a list, with one cell a row.
 type table struct {
 	Page    string   `json:"page"`
 	Name    string   `json:"name"`
@@ -125,7 +125,7 @@ func parse(data []byte) (*facts, error) {
 		}
 		tables[table.Name] = true
 		for _, row := range table.Rows {
-			if len(row.Cells) != len(table.Columns) {
+			if len(row.Cells) != max(1, len(table.Columns)) {
 				problem("table %s: %d cells for %d columns: %q", table.Name, len(row.Cells), len(table.Columns), row.Cells)
 			}
 			if len(row.By) == 0 {
@@ -193,7 +193,7 @@ func (f *facts) write(page, text string) (string, error) {
 	return text, nil
 }
 
-// text returns the table in Markdown, with the comments around it.
+// text returns the table or list in Markdown, with the comments around it.
 func (t *table) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, begin, t.Name)
@@ -207,10 +207,16 @@ func (t *table) text() string {
 		}
 		text.WriteString("|\n")
 	}
-	line(t.Columns)
-	text.WriteString(strings.Repeat("|---", len(t.Columns)) + "|\n")
+	if len(t.Columns) > 0 {
+		line(t.Columns)
+		text.WriteString(strings.Repeat("|---", len(t.Columns)) + "|\n")
+	}
 	for _, row := range t.Rows {
-		line(row.Cells)
+		if len(t.Columns) > 0 {
+			line(row.Cells)
+		} else {
+			text.WriteString("- " + row.Cells[0] + "\n")
+		}
 	}
 	fmt.Fprintf(&text, end, t.Name)
 	return text.String()

@@ -51,6 +51,10 @@ tables:
   rows:
   - {by: [aks], cells: [AKS, '']}
   - {by: [aks, eks], cells: [EKS, 1.2.1]}
+- page: docs/why.md
+  name: reports
+  rows:
+  - {by: [aks], cells: [a report]}
 `
 
 func TestWrite(t *testing.T) {
@@ -66,6 +70,10 @@ func TestWrite(t *testing.T) {
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
+	}
+	const list = "<!-- docs/facts.yaml: reports -->\n- a report\n<!-- end of reports -->\n"
+	if got, err := facts.write("docs/why.md", strings.Replace(list, "- a report\n", "", 1)); err != nil || got != list {
+		t.Errorf("%q, %v, want %q", got, err, list)
 	}
 	for _, text := range []string{
 		"no place\n",
@@ -88,10 +96,11 @@ func TestReadBefore(t *testing.T) {
 		"2026-10-03  aks  https://example.com/aks at 0123abc",
 		"            docs/index.md, daemons: AKS",
 		"            docs/index.md, daemons: EKS",
+		"            docs/why.md, reports: a report",
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := facts.readBefore(today); len(got) != 5 || !strings.HasSuffix(got[3], "not opened at the last check") {
+	if got := facts.readBefore(today); len(got) != 6 || !strings.HasSuffix(got[4], "not opened at the last check") {
 		t.Errorf("all: %q", got)
 	}
 }
@@ -103,6 +112,7 @@ func TestParseRefuses(t *testing.T) {
 		"no URL":                {"https://example.com/aks", "aks.md"},
 		"no version":            {"at: 0123abc", "at: ''"},
 		"a missing cell":        {"[AKS, '']", "[AKS]"},
+		"two cells in a list":   {"[a report]", "[a report, '']"},
 		"a row without sources": {"{by: [aks], ", "{by: [], "},
 		"an unknown source":     {"[aks, eks]", "[aks, gke]"},
 		"a source without rows": {"[aks, eks]", "[aks]"},
