@@ -33,11 +33,10 @@ func quotes() (all []quote) {
 		head, of string
 		rows     []string
 	}{
-		{"other disks", "other disks", []string{"StageVolume of a disk with data", "UnstageVolume", "PublishVolume", "GetVolume",
-			"ListVolumes", "ListDisks of one serial number"}},
-		{"pods", "pods", []string{"StageVolume of a disk with data", "UnstageVolume", "PublishVolume", "ListVolumes"}},
+		{"other disks", "other disks", []string{"StageVolume of a disk with data", "UnstageVolume", "ListVolumes",
+			"ListDisks of one serial number"}},
+		{"pods", "pods", []string{"UnstageVolume", "ListVolumes"}},
 		{"volumes at once", "volumes at once", []string{"StageVolume of raw disks", "StageVolume of disks with data", "UnstageVolume"}},
-		{"directories above", "directories above", []string{"PathExists of a directory", "IsSymlink of a link", "Mkdir", "Rmdir"}},
 	} {
 		for _, row := range table.rows {
 			all = append(all, quote{page: why, head: table.head, table: growthTitle + table.of, row: row})
