@@ -49,10 +49,10 @@ function menu() {
   for (const line of readFileSync(join(docs, 'index.md'), 'utf8').split('\n')) {
     const heading = line.match(/^## (.+)$/)
     if (heading) groups.push({ text: heading[1], items: [] })
-    const row = line.match(/^\| \[[^\]]+\]\(([^)]+\.md)\)/)
-    if (!row) continue
-    listed.add(row[1])
-    groups[groups.length - 1].items.push({ text: titleOf(join(docs, row[1])), link: '/' + row[1].replace(/\.md$/, '') })
+    const page = line.match(/^- \[[^\]]+\]\(([^)]+\.md)\)/)
+    if (!page) continue
+    listed.add(page[1])
+    groups[groups.length - 1].items.push({ text: titleOf(join(docs, page[1])), link: '/' + page[1].replace(/\.md$/, '') })
   }
   for (const entry of readdirSync(docs, { recursive: true, encoding: 'utf8' })) {
     if (entry.endsWith('.md') && !listed.has(entry)) throw new Error(`docs/index.md doesn't list ${entry}`)
