@@ -92,7 +92,7 @@ func (o options) changedDrivers() (difference string, wrong error) {
 	case err != nil:
 		return "the daemon can't start again with its file of drivers: " + err.Error(), err
 	case next.drivers.Sum != o.drivers.Sum:
-		return fmt.Sprintf("-drivers=%s has changed since the daemon has read it, and counts from the next start on",
+		return fmt.Sprintf("-drivers=%s has changed since the daemon read it; restart the daemon to use it",
 			o.driversPath), nil
 	}
 	return "", nil
@@ -105,7 +105,7 @@ func (o options) driversMetric() []prometheus.Collector {
 	}
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        admin.DriversFile,
-		Help:        "1 if the file of -drivers has changed since the daemon has read it, 2 if the daemon couldn't start with it, else 0.",
+		Help:        "1 if the file of -drivers has changed since the daemon read it, 2 if the daemon couldn't start with it, else 0.",
 		ConstLabels: prometheus.Labels{"file": strings.ToValidUTF8(o.driversPath, "?")},
 	}, func() float64 {
 		switch difference, wrong := o.changedDrivers(); {

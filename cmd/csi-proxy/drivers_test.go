@@ -281,7 +281,7 @@ func TestChangedDrivers(t *testing.T) {
 		{func() error {
 			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a.example.com", "smbServers": ["x"]}]}`), 0o600)
 		},
-			admin.DriversFileChanged, "has changed since the daemon has read it"},
+			admin.DriversFileChanged, "has changed since the daemon read it"},
 		{func() error {
 			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a", "disks": [{}]}]}`), 0o600)
 		},

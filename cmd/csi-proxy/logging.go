@@ -111,7 +111,7 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, *logfile.Fi
 		log.Warn(problem)
 	}
 	if writable != "" {
-		log.Warn("the directory of the log is not as it should be", "problem", writable)
+		log.Warn("accounts other than administrators can write to the directory of the log", "problem", writable)
 	}
 	return log, file, nil
 }

@@ -41,7 +41,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	log.Info("csi-proxy starts", "version", build.Version, "commit", build.Commit, "node", o.node,
 		"allowedPaths", append([]string{o.KubeletPath}, o.WorkingDirs...))
 	for _, warning := range o.warnings {
-		log.Warn("the flags are odd", "warning", warning)
+		log.Warn("warning about the flags", "warning", warning)
 	}
 
 	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)

@@ -67,7 +67,7 @@ func checkCommand(c *connection) *cobra.Command {
 	var check fleet.Check
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say whether the Windows nodes keep their volumes in an upgrade of the cluster",
+		Short: "Check whether the Windows nodes keep their volumes in an upgrade of the cluster",
 		Long: `Say whether the Windows nodes keep their volumes when the cluster is upgraded to a version of
 Kubernetes without in-tree storage plugins: status, and for each node
 - the CSI driver is registered that replaces the in-tree plugin of each volume on the node

@@ -23,8 +23,8 @@ func whyCommand(c *connection) *cobra.Command {
 	var exec bool
 	cmd := &cobra.Command{
 		Use:   "why POD | pvc/CLAIM",
-		Short: "Say why a pod waits for its volumes",
-		Long: `Say why a pod waits for its volumes. It follows the chain from the pod to its node, claims, volumes
+		Short: "Explain why a pod waits for its volumes",
+		Long: `Explain why a pod waits for its volumes. It follows the chain from the pod to its node, claims, volumes
 and their attachments, to the driver on the node, to CSI Proxy there, and to the call to Windows that
 doesn't end. It marks the link that the others wait for, and says what to do. With pvc/CLAIM it
 answers for the pod that uses the claim.

@@ -45,7 +45,7 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("something is there that isn't a socket; remove it, or choose another path")
+		return errors.New("the path is a file, and not a socket; remove it, or choose another path")
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {

@@ -122,7 +122,7 @@ func (s *Server) stagedRecord(ctx context.Context, r *csi.NodePublishVolumeReque
 			rec.Targets = append(rec.Targets, target{Path: link}) // with which access mode isn't known
 		}
 	}
-	s.options.Logger.Info("a volume without a valid record was recognised by what is mounted", "volume", r.VolumeId, "path",
+	s.options.Logger.Info("recognised a volume without a valid record by what Windows has mounted", "volume", r.VolumeId, "path",
 		staging, "links", len(rec.Targets))
 	return rec, nil
 }

@@ -127,7 +127,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context,
 		err = s.store.save(rec)
 	}
 	if err != nil {
-		s.options.Logger.Warn("the record of a volume still has a path where it isn't published any more", "volume",
+		s.options.Logger.Warn("can't remove a path from a volume's record after the unpublish", "volume",
 			r.VolumeId, "path", targetPath, "err", err)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil

@@ -121,7 +121,7 @@ func (r *records) read(file string) (*record, error) {
 		err = errors.New("it isn't the record of the volume that it is named after")
 	}
 	if err != nil {
-		r.log.Error("a record is damaged, so it is removed; the volume is known again by what Windows has mounted",
+		r.log.Error("removing a damaged record; the volume is recognised by what Windows has mounted",
 			"file", file, "err", err)
 		return nil, errors.Join(fs.ErrNotExist, r.removeFile(file))
 	}

@@ -132,7 +132,7 @@ func (s *Server) giveUp(ctx context.Context, rec *record, err error) {
 		return
 	}
 	if err := s.unstage(ctx, rec); err != nil {
-		s.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID,
+		s.options.Logger.Error("can't undo a failed staging; NodeUnstageVolume must undo it", "volume", rec.VolumeID,
 			"err", err)
 	}
 }

@@ -222,7 +222,7 @@ func TestStatus(t *testing.T) {
 			problem: "1 SMB mappings have network errors"},
 		{name: "a file of drivers", metrics: healthy + `csi_proxy_drivers_file_changed{file="C:\\k\\drivers.json"} 0` + "\n"},
 		{name: "a file of drivers that has changed", metrics: healthy + `csi_proxy_drivers_file_changed{file="C:\\k\\drivers.json"} 1` + "\n",
-			problem: `C:\k\drivers.json has changed since the daemon has read it`},
+			problem: `C:\k\drivers.json has changed since the daemon read it`},
 		{name: "a file of drivers that is wrong", metrics: healthy + `csi_proxy_drivers_file_changed{file="C:\\k\\drivers.json"} 2` + "\n",
 			problem: `the daemon can't start again with C:\k\drivers.json`},
 		{name: "a volume that was in use", metrics: healthy + `# TYPE grpc_server_handled_total counter

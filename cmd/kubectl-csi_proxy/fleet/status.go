@@ -277,7 +277,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 		switch path := file.Labels["file"]; file.Value {
 		case 0:
 		case 1:
-			s.problem("%s has changed since the daemon has read it: restart that", path)
+			s.problem("%s has changed since the daemon read it: restart that", path)
 		default:
 			s.problem("the daemon can't start again with %s: csi-proxyctl status on the node says why", path)
 		}

@@ -57,8 +57,8 @@ func (c *chain) checkPod() bool {
 	pod := c.pod
 	switch {
 	case pod.DeletionTimestamp != nil:
-		c.add(KindPod, podName(pod), Waiting, fmt.Sprintf("it has been ending for %v: this command is for pods that start",
-			c.age(pod.DeletionTimestamp.Time)), "kubectl describe pod says what it waits for")
+		c.add(KindPod, podName(pod), Waiting, fmt.Sprintf("it has been terminating for %v: this command is about pods that start",
+			c.age(pod.DeletionTimestamp.Time)), "kubectl describe pod shows what it waits for")
 	case pod.Spec.NodeName != "":
 		c.add(KindPod, podName(pod), OK, fmt.Sprintf("scheduled to the node %s; %s for %v", pod.Spec.NodeName,
 			pod.Status.Phase, c.age(pod.CreationTimestamp.Time)), "")
@@ -188,7 +188,7 @@ func (c *chain) checkPendingClaim(ctx context.Context, claim *core.PersistentVol
 	}
 	if failed := newest(events, "ProvisioningFailed"); failed != nil {
 		c.add(KindClaim, object, Broken, fmt.Sprintf("%v ago %s couldn't make the volume: %s", c.age(lastSeen(failed)),
-			class.Provisioner, oneLine(failed.Message)), "the text is the driver's controller's, or its cloud's: mend what it says")
+			class.Provisioner, oneLine(failed.Message)), "the message comes from the driver's controller or its cloud: correct what it names")
 		return
 	}
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storage.VolumeBindingWaitForFirstConsumer
@@ -197,11 +197,11 @@ func (c *chain) checkPendingClaim(ctx context.Context, claim *core.PersistentVol
 		return
 	}
 	if c.isRecent(claim.CreationTimestamp.Time) {
-		c.add(KindClaim, object, Waiting, fmt.Sprintf("its volume has been in the making for %v",
+		c.add(KindClaim, object, Waiting, fmt.Sprintf("its driver has been creating the volume for %v",
 			c.age(claim.CreationTimestamp.Time)), "")
 		return
 	}
-	finding := fmt.Sprintf("for %v nobody has made its volume, and nobody has said why", c.age(claim.CreationTimestamp.Time))
+	finding := fmt.Sprintf("no volume has been created for %v, and no event says why", c.age(claim.CreationTimestamp.Time))
 	if _, err := c.Client.StorageV1().CSIDrivers().Get(ctx, class.Provisioner, meta.GetOptions{}); apierrors.IsNotFound(err) {
 		finding += "; the cluster has no CSIDriver " + class.Provisioner
 	}
@@ -267,12 +267,12 @@ func (c *chain) checkAttachment(ctx context.Context, pv *core.PersistentVolume) 
 	case here != nil && here.Status.AttachError != nil:
 		failed := here.Status.AttachError
 		c.add(KindAttachment, here.Name, Broken, fmt.Sprintf("%v ago the volume couldn't be attached: %s",
-			c.age(failed.Time.Time), oneLine(failed.Message)), "the text is the driver's controller's, or its cloud's: mend what it says")
+			c.age(failed.Time.Time), oneLine(failed.Message)), "the message comes from the driver's controller or its cloud: correct what it names")
 	case here != nil && c.isRecent(here.CreationTimestamp.Time):
 		c.add(KindAttachment, here.Name, Waiting, fmt.Sprintf("its driver has been attaching the volume for %v",
 			c.age(here.CreationTimestamp.Time)), "")
 	case here != nil:
-		c.add(KindAttachment, here.Name, Broken, fmt.Sprintf("asked for %v ago, and neither attached nor refused",
+		c.add(KindAttachment, here.Name, Broken, fmt.Sprintf("requested %v ago, and neither attached nor refused",
 			c.age(here.CreationTimestamp.Time)), controller)
 	case len(elsewhere) > 0:
 		c.add(KindAttachment, pv.Name, Broken, fmt.Sprintf("the volume is still attached to %s, and not to %s",

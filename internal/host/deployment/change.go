@@ -65,7 +65,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (_ Installed, e
 	if err == nil {
 		// The log stays where the published daemon had it; ours follows no link there.
 		if err := d.checkWriters("the log", c.report.LogDirectory); err != nil {
-			d.Log.Warn("the log stays where others may write", "err", err)
+			d.Log.Warn("other accounts can still write to the directory of the log", "err", err)
 		}
 		err = c.apply(ctx)
 	}
@@ -179,7 +179,7 @@ func (c *change) lookBack(in *Installation) (err error) {
 	}
 	c.old = old
 	if c.service.origin == Published && in.From != "" && strings.EqualFold(c.service.program, in.Program) {
-		return refuse("install service", c.name, "its daemon is "+old+", which could not come back; give the new one another path")
+		return refuse("install service", c.name, "the replaced daemon is "+old+", which could not come back; give the new one another path")
 	}
 	switch {
 	case in.upgrade:
@@ -348,7 +348,7 @@ func (c *change) configure() error {
 
 // rollBack undoes a change that failed with cause, and returns the error to report.
 func (c *change) rollBack(ctx context.Context, cause error) error {
-	c.Log.Warn("the change has failed; putting the daemon before back", "err", cause)
+	c.Log.Warn("the change has failed; putting the earlier daemon back", "err", cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
 	err := &csiproxy.Error{Op: "change service", Object: c.name, Kind: csiproxy.ErrFailedPrecondition, Err: cause,

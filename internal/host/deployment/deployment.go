@@ -256,10 +256,10 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 			Detail: "it must be a CSI Proxy that takes the service's flags", Err: err}
 	}
 	for _, problem := range report.Problems {
-		d.Log.Warn("the daemon will not work as it should on this node", "problem", problem)
+		d.Log.Warn("the daemon would have a problem on this node", "problem", problem)
 	}
 	for _, warning := range report.Warnings {
-		d.Log.Warn("the daemon's flags are odd", "warning", warning)
+		d.Log.Warn("warning about the daemon's flags", "warning", warning)
 	}
 	var missing []string
 	for _, group := range api.Groups() {

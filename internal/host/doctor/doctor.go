@@ -167,7 +167,7 @@ func inTime[T any](ctx context.Context, get func() (T, error)) (got T, err error
 	case <-answered:
 		return answer, failure
 	case <-ctx.Done():
-		return got, csiproxy.Errorf(csiproxy.ErrUnavailable, "there was no answer in time")
+		return got, csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows didn't answer in time")
 	}
 }
 

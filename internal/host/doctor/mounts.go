@@ -99,7 +99,7 @@ func shareAdvice(conditions []csiproxy.Condition) string {
 
 // checkLeftovers looks for what nobody needs any more.
 func checkLeftovers(_ context.Context, n *asked) (string, []Finding, error) {
-	return faultsOfMounts(n, "nothing is a leftover (mounts and links: %d)", func(m csiproxy.Mount) Finding {
+	return faultsOfMounts(n, "no mount or link is left over (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason == "" && m.ForgottenPod != "" {
 			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,
 				"kubelet has no record (vol_data.json, beside the link) of the mount %s of pod %s, so its volume can't be unstaged",

@@ -39,7 +39,7 @@ var (
 	usedDesc = prometheus.NewDesc("csi_proxy_volume_used_bytes",
 		"Used bytes of that file system.", []string{"persistentvolume", "driver"}, nil)
 	leftOutDesc = prometheus.NewDesc("csi_proxy_volumes_left_out",
-		"PersistentVolumes of which that is missing, since they are too many or don't answer.", nil, nil)
+		"PersistentVolumes without these two metrics, since they are too many or don't answer.", nil, nil)
 	mappingsDesc = prometheus.NewDesc("csi_proxy_smb_mappings",
 		"SMB global mappings of the node, by their state when they were used last.", []string{"state"}, nil)
 	linksDesc = prometheus.NewDesc("csi_proxy_links_to_nothing",

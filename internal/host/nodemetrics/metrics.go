@@ -60,14 +60,14 @@ var (
 	underWay = prometheus.NewDesc("csi_proxy_windows_calls",
 		"Calls to Windows now: running, of these overdue, and waiting to begin.", []string{"state"}, nil)
 	refused = prometheus.NewDesc("csi_proxy_windows_calls_refused_total",
-		"Calls to Windows that were refused, since Windows doesn't answer the same call on the same object.", nil, nil)
+		"Calls to Windows that were refused at once, since Windows hasn't answered the same call on the same object.", nil, nil)
 	hanging = prometheus.NewDesc("csi_proxy_windows_hanging_call_start_time_seconds",
-		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the "+
+		"When a hanging call to Windows began, as Unix time, by call and object. Only calls that are overdue, the "+
 			"oldest 32 of them.", []string{"call", "object"}, nil)
 	refusedAccounts = prometheus.NewDesc("csi_proxy_smb_refused_accounts",
 		"Accounts whose log-on an SMB server has refused lately.", nil, nil)
 	heldBack = prometheus.NewDesc("csi_proxy_smb_log_ons_held_back_total",
-		"Log-ons to SMB servers that weren't made, since the same credentials were refused a moment ago.", nil, nil)
+		"Log-ons to SMB servers that were held back, since the server refused the same credentials shortly before.", nil, nil)
 )
 
 // causes are the Windows errors whose counters start at 0, so that the first one is seen as
@@ -99,7 +99,7 @@ func NewNode() *Node {
 		}, []string{"call", "error"}),
 		skipped: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "csi_proxy_skipped_disks",
-			Help: "Disks that are passed over by the calls on all disks, since they do not answer or answer with errors.",
+			Help: "Disks that calls on all disks skip, since they do not answer or answer with errors.",
 		}),
 		inventory: newInventory(),
 	}

@@ -105,7 +105,7 @@ func (i *Initiator) checkConnected(ctx context.Context, at place, iqn csiproxy.I
 	sessions, err := i.sessions(ctx, at, iqn)
 	if err == nil && len(sessions) == 0 {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: loginErr,
-			Detail: "somebody else has connected the target, and there is no session through the portal; try again"}
+			Detail: "another program has connected the target, but not through this portal; try again"}
 	}
 	return err
 }
@@ -239,7 +239,7 @@ func (i *Initiator) logoutWhenFree(ctx context.Context, at place, iqn csiproxy.I
 	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, at, iqn) })
 	if busy(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
-			Detail: "a disk of the target is in use; try again when it isn't", Err: err}
+			Detail: "a disk of the target is in use; end that use, then try again", Err: err}
 	}
 	return err
 }

@@ -63,11 +63,11 @@ func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) e
 func endedAgain(s win.Service) error {
 	switch s.ExitCode {
 	case 0:
-		return failed("the service stopped again at once", nil)
+		return failed("the service stopped right after its start", nil)
 	case winerr.ErrorServiceSpecificError:
-		return failed(fmt.Sprintf("the service stopped again at once, with its own error %d", s.SpecificExitCode), s.ExitCode)
+		return failed(fmt.Sprintf("the service stopped right after its start, with its own error %d", s.SpecificExitCode), s.ExitCode)
 	}
-	return failed("the service stopped again at once", s.ExitCode)
+	return failed("the service stopped right after its start", s.ExitCode)
 }
 
 func failed(detail string, err error) error {
@@ -95,7 +95,7 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 		}
 		if !force || round == rounds {
 			names := strings.Join(dependents, ", ")
-			return failed("these services depend on it and are running: "+cmp.Or(names, "some whose names aren't told"), err)
+			return failed("these services depend on it and are running: "+cmp.Or(names, "services of others"), err)
 		}
 		for _, dependent := range dependents {
 			err := stop(ctx, m, log, dependent)

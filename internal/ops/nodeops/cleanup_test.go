@@ -170,7 +170,7 @@ func TestCheckVolume(t *testing.T) {
 		simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 		simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
 		_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{StagingPath: stagingPath, SpotFix: true})
-		simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
+		simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't tell whether pods use the volume")
 		sim.ResetRules()
 		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 		sim.OnCall(func(c winsim.Call) {

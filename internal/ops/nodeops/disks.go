@@ -276,7 +276,7 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 	}
 	if err != nil {
 		// A broken, unused disk must go offline, too.
-		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
+		d.options.Logger.Warn("can't find out where the volumes of a disk are mounted before it goes offline", "disk", h.Number,
 			"err", err)
 		paths, err = d.options.Users.MountsOf(ctx, h.Number)
 		if ctx.Err() != nil {
@@ -284,7 +284,7 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 		}
 		if err != nil {
 			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
-				Detail: "whether a volume of it is mounted can't be found out; try again later"}
+				Detail: "Windows doesn't say whether a volume of the disk is mounted; try again later"}
 		}
 	}
 	if len(paths) > 0 {

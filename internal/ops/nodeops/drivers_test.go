@@ -360,7 +360,7 @@ func TestServiceThatDependsOnAnothers(t *testing.T) {
 	w.must(other.System.StartService(t.Context(), other.service))
 	for _, force := range []bool{false, true} {
 		err := d.System.StopService(t.Context(), d.service, force)
-		simtest.WantErrorOf(t, "StopService", err, csiproxy.ErrFailedPrecondition, "some whose names aren't told")
+		simtest.WantErrorOf(t, "StopService", err, csiproxy.ErrFailedPrecondition, "services of others")
 		if strings.Contains(err.Error(), other.service) {
 			t.Errorf("it names the other driver's service: %v", err)
 		}

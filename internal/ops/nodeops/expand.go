@@ -51,7 +51,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	}
 	if err == nil && !grown {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
-			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
+			"the disk still has %d bytes after %v; %d were requested; try again later",
 			expanded.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
 	}
 	return expanded, err

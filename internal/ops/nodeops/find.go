@@ -40,7 +40,7 @@ func (s *Staging) findAndLock(ctx context.Context, wanted csiproxy.Selector, tim
 	}()
 	_, meant, err := s.isMeant(ctx, wanted, one.Disk)
 	if err == nil && !meant {
-		err = opendisk.OtherDiskError(fmt.Sprintf("disk %d is another one now", n), one.Hardware)
+		err = opendisk.OtherDiskError(fmt.Sprintf("the number %d now belongs to another disk", n), one.Hardware)
 	}
 	if err != nil {
 		return nil, onDisk(n, err)

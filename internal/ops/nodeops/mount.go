@@ -297,7 +297,7 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "the volume can't be written out now; try again"}
 	}
-	v.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", err)
+	v.options.Logger.Warn("unmounting a missing volume without a flush", "volume", id, "err", err)
 	return nil
 }
 
@@ -379,8 +379,8 @@ const (
 
 // Reasons why a path can't have a mounted volume.
 const (
-	notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
-	isLink        = "there is a link at the path, and a volume is mounted at a directory only"
+	notADirectory = "the path is a file, and volumes are mounted only at directories"
+	isLink        = "the path is a link, and volumes are mounted only at directories"
 )
 
 func notFound(reason string) error {
@@ -400,7 +400,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 	}
 	switch to.Kind {
 	case pathpolicy.SharedDirectory:
-		return "", refuse("it leads to a share, which is on no volume of this node")
+		return "", refuse("it leads to a share, and not to a volume of this node")
 	case pathpolicy.Nothing:
 		exists, err := v.paths.Exists(ctx, v.sys, path)
 		if err != nil {

@@ -108,7 +108,7 @@ func TestMountRefusals(t *testing.T) {
 	_, atFile := n.volumes.MountedAtPath(ctx, n.path(kubelet+`\file`))
 	for _, err := range []error{n.volumes.MountVolume(ctx, other, kubelet+`\file`),
 		n.volumes.UnmountVolume(ctx, other, kubelet+`\file`), atFile} {
-		if err == nil || !strings.Contains(err.Error(), "there is a file at the path") {
+		if err == nil || !strings.Contains(err.Error(), "the path is a file") {
 			t.Errorf("at a file: %v", err)
 		}
 	}

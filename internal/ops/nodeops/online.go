@@ -193,7 +193,7 @@ func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wante
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
 func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) {
 	if err := d.putBack(context.WithoutCancel(ctx), h, before); err != nil {
-		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
+		d.options.Logger.Warn("can't take a disk offline again after a refused request", "disk", h.Number, "err", err)
 	}
 }
 
@@ -223,7 +223,7 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 	if err := d.flushAndSet(ctx, h, volumes, state, before); err != nil {
 		return err
 	}
-	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number, "offline", before.Offline,
+	d.options.Logger.Info("disk returned to its earlier state after a refused request", "disk", h.Number, "offline", before.Offline,
 		"readOnly", before.ReadOnly)
 	return nil
 }
@@ -254,7 +254,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes op
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
 		if err != nil && !opendisk.HasNothingToFlush(err) {
-			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
+			d.options.Logger.Warn("can't flush a volume before its disk goes offline", "disk", h.Number,
 				"volume", name, "err", err)
 		}
 	}

@@ -253,7 +253,7 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 			return err
 		}
 		if layout.Style != win.StyleGPT {
-			return fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
+			return fmt.Errorf("Windows made a GPT, but the disk has the partition style %d", layout.Style)
 		}
 		if hasPartition(layout) {
 			return opendisk.ChangedError("it has a partition already")

@@ -54,7 +54,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 	}
 	// GCE's driver calls ResizeVolume(0) after each mount, and should get the volume at its current
 	// size.
-	v.options.Logger.Warn("a volume isn't as large as its disk allows", "volume", id, "disk", lockedDisk.Number, "err", obstacle)
+	v.options.Logger.Warn("a volume stays smaller than its disk allows", "volume", id, "disk", lockedDisk.Number, "err", obstacle)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	switch {
 	case sizeBytes > geometry.DiskSize+tolerance:
 		return p, refuse(
-			fmt.Sprintf("%d bytes are asked for, but its disk has only %d", sizeBytes, geometry.DiskSize))
+			fmt.Sprintf("%d bytes are requested, but its disk has only %d", sizeBytes, geometry.DiskSize))
 	case sizeBytes == 0, sizeBytes >= geometry.DiskSize-tolerance: // the size of the disk means the largest possible size
 		wanted, p.obstacle = room.length, room.obstacle()
 	case sizeBytes > room.length && sizeBytes <= room.length+tolerance:
@@ -184,7 +184,7 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 		return p, nil
 	}
 	if wanted > room.length {
-		return p, csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d bytes are asked for, its disk has room for %d%s",
+		return p, csiproxy.Errorf(csiproxy.ErrResourceExhausted, "%d bytes are requested, but its disk has room for %d%s",
 			sizeBytes, room.length, room.blocked)
 	}
 	p.growth = (wanted - partition.Length) / minimumGrowth * minimumGrowth
@@ -257,7 +257,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 		return nil, err
 	}
 	if data.BytesPerSector == 0 || data.BytesPerCluster == 0 {
-		return nil, fmt.Errorf("the %s file system has sectors of %d and clusters of %d bytes, as Windows says, and 0 can't be",
+		return nil, fmt.Errorf("the %s file system has sectors of %d and clusters of %d bytes, says Windows; neither can be 0",
 			fileSystem, data.BytesPerSector, data.BytesPerCluster)
 	}
 	// Windows refuses to grow by less than one cluster. NTFS keeps the last sector for the copy of
@@ -269,7 +269,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 	if dirty, err := isDirty(ctx, h); err != nil {
 		return nil, err
 	} else if dirty {
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows wants to check its file system first; have CheckVolume check "+
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows requires a check of its file system first: let CheckVolume check "+
 			"and repair it, then try again"), nil
 	}
 	// The partition is on dv.disk. The open volume must be on the same disk.
@@ -279,7 +279,7 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 	}
 	if len(extents) != 1 || extents[0].DiskNumber != dv.extent.DiskNumber ||
 		extents[0].StartingOffset != dv.extent.StartingOffset {
-		return nil, opendisk.ChangedError("the volume lies at another place")
+		return nil, opendisk.ChangedError("the volume has moved to another place")
 	}
 	isTooLarge := func(err error) bool { return errors.Is(err, winerr.ErrorInvalidParameter) }
 	err = operation.Retry(ctx, extendTimeout, extendInterval, isTooLarge, func() error {

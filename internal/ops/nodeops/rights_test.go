@@ -254,7 +254,7 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 		csiproxy.ErrFailedPrecondition, stagingPath)
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
 	simtest.WantErrorOf(t, "offline, all broken", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrUnavailable,
-		"can't be found out")
+		"which disks it runs from")
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
 	sim.ResetRules()
 	// A broken disk that nobody uses must get offline, also beside a mount whose disk has left.
@@ -299,7 +299,7 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	// What isn't known isn't empty.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, winerr.ErrorAccessDenied))
 	_, err = n.Storage.UnstageVolume(ctx, r)
-	simtest.WantErrorOf(t, "unknown links", err, csiproxy.ErrUnavailable, "not all links")
+	simtest.WantErrorOf(t, "unknown links", err, csiproxy.ErrUnavailable, "some links can't be read")
 	sim.ResetRules()
 	r.Force = true
 	if done := unstageVolume(t, n, r); !done.Unmounted {

@@ -180,5 +180,5 @@ func (s *Staging) unlink(ctx context.Context, _ *usage.LockedShare, local pathpo
 }
 
 func changedMeanwhile() error {
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "another process changed the staging path during the call; try again")
 }

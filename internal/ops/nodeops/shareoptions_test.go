@@ -35,7 +35,7 @@ func TestReadOnlyShare(t *testing.T) {
 
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "CreateFileW", Object: `\\filer\fixed\`}, winerr.ErrorNetNameDeleted))
 	r.StagingPath = share2Path
-	simtest.WantError(t, n.Storage.StageShare(ctx, r), csiproxy.ErrUnavailable, "isn't known")
+	simtest.WantError(t, n.Storage.StageShare(ctx, r), csiproxy.ErrUnavailable, "can't find out whether the user may write")
 }
 
 // The privacy of a share takes precedence over the node's, and a mapping without it isn't used by who requires it.

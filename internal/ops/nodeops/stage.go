@@ -137,7 +137,7 @@ func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 		return onDisk(lockedDisk.Number, err)
 	}
 	if state.ReadOnly != r.ReadOnly {
-		return onDisk(lockedDisk.Number, opendisk.ChangedError("it was made read-only, or writable, after it was prepared"))
+		return onDisk(lockedDisk.Number, opendisk.ChangedError("it was made read-only, or writable, during the call"))
 	}
 	if r.Grow && !r.ReadOnly {
 		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
@@ -394,9 +394,9 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volum
 // only logged, since the letter is harmless.
 func (s *Staging) removeLetter(ctx context.Context, volume *usage.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
-		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", volume.ID, "drive",
+		s.options.Logger.Warn("can't remove the drive letter that Windows gave a staged volume", "volume", volume.ID, "drive",
 			letter, "err", err)
 		return
 	}
-	s.options.Logger.Info("drive letter taken away", "volume", volume.ID, "drive", letter)
+	s.options.Logger.Info("drive letter removed", "volume", volume.ID, "drive", letter)
 }

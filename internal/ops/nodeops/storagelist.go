@@ -171,7 +171,7 @@ func incompleteReason(links, mappings, undecided error) string {
 		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())
 	}
 	if undecided != nil {
-		texts = append(texts, "whether each mount is left over isn't known: "+undecided.Error())
+		texts = append(texts, "CSI Proxy can't tell which mounts are left over: "+undecided.Error())
 	}
 	return strings.Join(texts, "; ")
 }
@@ -237,7 +237,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage
 		m.LeftoverReason = reason
 	case !pathpolicy.LeadsOutside(err): // a link leading outside is foreign
 		m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
-			Message: "where it leads can't be found out: " + err.Error()}}
+			Message: "CSI Proxy can't find out where it leads: " + err.Error()}}
 	}
 	return m, ctx.Err()
 }

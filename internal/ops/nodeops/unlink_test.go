@@ -124,7 +124,7 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 			return simtest.Attempt{Sys: sys, Want: "<nil>: true",
 				Run: func(ctx context.Context) (any, error) { return nil, f.Rmdir(ctx, kubelet+`\share`, force) },
 				State: func() any {
-					told := unmapped() || strings.Contains(log.String(), "can't be removed")
+					told := unmapped() || strings.Contains(log.String(), "can't remove")
 					return told && tree(t, sys, kubelet)[kubelet+`\share`] == ""
 				}}
 		}

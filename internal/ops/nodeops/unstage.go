@@ -88,7 +88,7 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 	if ctx.Err() != nil || !errors.As(err, new(winerr.Errno)) {
 		return err
 	}
-	v.options.Logger.Warn("a volume isn't flushed before it is unmounted by force", "volume", id, "err", err)
+	v.options.Logger.Warn("can't flush a volume before its forced unmount", "volume", id, "err", err)
 	return nil
 }
 
@@ -110,10 +110,10 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 	if err == nil || winerr.IsGone(err) {
 		return h, err
 	}
-	reason := "whether it came into use while it was unmounted can't be found out; try again"
+	reason := "Windows doesn't say whether something opened it during the unmount; try again"
 	if used := (inUse{}); errors.As(err, &used) {
 		err = used.error // not IsInUse, which promises an unchanged node: a change was made and undone
-		reason = "it came into use while it was unmounted" + v.users(inside, id) + orForce
+		reason = "something opened it during the unmount" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
 	mountErr := directory.Mount(inside, string(id))

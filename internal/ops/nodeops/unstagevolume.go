@@ -107,7 +107,7 @@ func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVo
 			if !s.Paths.IsOfDriver() {
 				another = "volume " + string(stillMounted)
 			}
-			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call meanwhile; try again", another)
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call during this one; try again", another)
 		}
 	}
 	// An earlier call may have died between the unmount and this step.
@@ -140,7 +140,7 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	})
 	if !IsInUse(err) {
 		if inUse != nil {
-			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "err", inUse)
+			s.options.Logger.Warn("the unmount of a volume waited for its users", "err", inUse)
 		}
 		return err
 	}
@@ -263,7 +263,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 		return err == nil, unavailableIfDiskLeft(err)
 	}
 	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
-		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", reason)
+		s.options.Logger.Warn("unmounting a missing volume without a flush", "volume", id, "err", reason)
 		return nil
 	})
 	result.Unmounted = err == nil
@@ -455,7 +455,7 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 		}
 		for _, h := range d.locked {
 			if err := h.DismountVolume(ctx); err != nil { // not fatal: Windows dismounts volumes when their disk goes offline
-				d.staging.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
+				d.staging.options.Logger.Warn("can't dismount a volume before its disk goes offline", "volume", h.id, "err", err)
 			}
 		}
 		toFlush = maps.Clone(d.volumes)
@@ -463,7 +463,7 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 	}
 	err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
 	if err != nil && len(d.locked) > 0 {
-		d.staging.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
+		d.staging.options.Logger.Warn("unlocking volumes, since their disk doesn't go offline while they are locked",
 			"disk", d.Number, "err", err)
 		d.unlockInWindows()
 		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)

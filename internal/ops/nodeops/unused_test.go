@@ -64,11 +64,11 @@ func TestUnmountUnused(t *testing.T) {
 			locked(s)
 			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
 		}, kind: csiproxy.ErrFailedPrecondition, mounted: true,
-			says: []string{"it stays mounted, since it came into use while it was unmounted by process 2000", image}},
+			says: []string{"it stays mounted, since something opened it during the unmount by process 2000", image}},
 		"whether it is used can't be found out": {prepare: func(s volumeSubject) {
 			locked(s)
 			fail(s, win.FsctlLockVolume.String(), 1, winerr.ErrorIODevice)
-		}, kind: csiproxy.ErrFailedPrecondition, mounted: true, says: []string{"it stays mounted, since whether"}},
+		}, kind: csiproxy.ErrFailedPrecondition, mounted: true, says: []string{"it stays mounted, since Windows doesn't say whether"}},
 		"it can't be mounted again": {prepare: func(s volumeSubject) {
 			locked(s)
 			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })

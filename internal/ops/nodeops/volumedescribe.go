@@ -86,7 +86,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	// present before and after the disk was opened by number, and a disk keeps its number while
 	// present. The open disk is therefore the volume's, with enough certainty for a description.
 	if extentsAfter, err := volume.Extents(ctx); err != nil || !slices.Equal(extentsAfter, extents) {
-		return false, cmp.Or(err, opendisk.ChangedError("the volume lies at another place"))
+		return false, cmp.Or(err, opendisk.ChangedError("the volume has moved to another place"))
 	}
 	if h.Hardware.DescriptorErr != nil {
 		return false, h.Hardware.DescriptorErr
@@ -147,9 +147,9 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 	switch {
 	case err != nil:
 		add(described, csiproxy.ReasonDirty, false,
-			"whether Windows wants to check its file system isn't known: "+err.Error())
+			"Windows doesn't say whether its file system needs a check: "+err.Error())
 	case dirty:
-		add(described, csiproxy.ReasonDirty, false, "its file system is to be checked by Windows")
+		add(described, csiproxy.ReasonDirty, false, "Windows requires a check of its file system")
 	}
 }
 

@@ -275,7 +275,7 @@ func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendi
 		return err
 	}
 	if extentAfter != extent {
-		return opendisk.ChangedError("the volume lies at another place")
+		return opendisk.ChangedError("the volume has moved to another place")
 	}
 	return disk.Verify(ctx) // if nil, the number in extent belongs to this disk
 }
@@ -291,7 +291,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 	defer h.Close()
 	extentsAfter, err := h.Extents(ctx)
 	if err == nil && !slices.Equal(extentsAfter, []win.DiskExtent{extent}) {
-		err = opendisk.ChangedError("the volume lies at another place")
+		err = opendisk.ChangedError("the volume has moved to another place")
 	}
 	if err != nil {
 		return err

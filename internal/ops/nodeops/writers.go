@@ -90,7 +90,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVo
 	}
 	defer func() {
 		if err != nil {
-			err = &csiproxy.Error{Object: volumeObject(lockedVolume.ID), Err: err, Detail: "who may write at its root can't be set"}
+			err = &csiproxy.Error{Object: volumeObject(lockedVolume.ID), Err: err, Detail: "can't set who may write at its root"}
 		}
 	}()
 	entries := make([]win.ACE, len(writers))

@@ -36,7 +36,7 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 	if isNamed(descriptor.VendorID, hyperVVendor) || isNamed(descriptor.ProductID, hyperVIDE) ||
 		d.Hardware.DescriptorErr != nil {
 		return "", &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
-			Detail: "where the disk is attached can't be found out, so it may be Azure's temporary disk"}
+			Detail: "Windows doesn't say where the disk is attached, so it may be Azure's temporary disk"}
 	}
 	return "", nil
 }

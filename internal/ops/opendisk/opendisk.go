@@ -154,7 +154,7 @@ func (d *Disk) checkNumber(ctx context.Context) error {
 // ChangedError is the error of an operation that finds another disk, or different contents, after its
 // decision.
 func ChangedError(how string) error {
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk changed during the call: %s; try again", how)
 }
 
 // AskHardware queries a device's hardware, without the identifiers.
@@ -213,7 +213,7 @@ func hasLeft(err error) error {
 // an answer.
 func OtherDiskError(how string, current Hardware) error {
 	if refused := cmp.Or(current.DescriptorErr, current.IdentifiersErr); refused != nil {
-		how = fmt.Sprintf("it no longer says which one it is: %v", refused)
+		how = fmt.Sprintf("its identity can't be read any more: %v", refused)
 	}
 	return ChangedError(how)
 }

@@ -66,7 +66,7 @@ func (f *File) Unmount(ctx context.Context) error {
 		return err
 	}
 	if err = f.unmount(ctx); err == nil {
-		f.entry.walk.policy.log.Info("a volume was unmounted only without the entry that denies new files in its directory",
+		f.entry.walk.policy.log.Info("a volume was unmounted only after its directory's access list no longer denied new files",
 			"path", f.Path())
 	}
 	// The entry is added even if the unmount has failed: on a mounted volume's directory the entry
@@ -81,7 +81,7 @@ func (f *File) tryToDenyCreation(ctx context.Context) error {
 	if !hasNoRoom(err) {
 		return err
 	}
-	f.entry.walk.policy.log.Warn("a directory takes new files after its volume is unmounted, since its access list "+
+	f.entry.walk.policy.log.Warn("pods can write to a directory after its volume is unmounted, since its access list "+
 		"can't be written", "path", f.Path(), "err", err)
 	return nil
 }

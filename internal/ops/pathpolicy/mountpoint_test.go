@@ -273,7 +273,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			must(t, sys.WriteFile(path+`\first`, nil))
 			unmountThere()
 			simtest.WantErrorOf(t, "a file in the unmounted directory", sys.WriteFile(path+`\x`, nil), winerr.ErrorAccessDenied)
-			simtest.Want(t, "the log has it", strings.Contains(log.String(), "unmounted only without the entry"), settings.DeniedMountPoints)
+			simtest.Want(t, "the log has it", strings.Contains(log.String(), "unmounted only after"), settings.DeniedMountPoints)
 			mountThere()
 			must(t, sys.WriteFile(path+`\second`, nil))
 			unmountThere()
@@ -314,7 +314,7 @@ func TestUnmountWithoutRoomForTheEntry(t *testing.T) {
 			return dir.Unmount(t.Context())
 		})
 		if (err == nil) != unmounted || (mountedAt(t, sys, path) == "") != unmounted ||
-			strings.Contains(log.String(), "takes new files") != unmounted {
+			strings.Contains(log.String(), "pods can write to a directory") != unmounted {
 			t.Errorf("error %d: %v, the log says %q", errno, err, &log)
 		}
 	}

@@ -215,7 +215,7 @@ func (s *System) openVolume(ctx context.Context, path string, to purpose, use fu
 	}
 	after, err := h.Extents(ctx)
 	if err == nil && !slices.Equal(after, extents) {
-		err = opendisk.ChangedError("the volume lies at another place")
+		err = opendisk.ChangedError("the volume has moved to another place")
 	}
 	if err != nil {
 		return nil, s.hide(err, suchVolume)

@@ -82,7 +82,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *usage.LockedServer
 	var again []Wanted
 	for _, other := range others {
 		credentials := m.logOns.compare(other.remote, wanted.credentials)
-		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.RemotePath, "other",
+		m.options.Logger.Warn("removing a broken mapping, so that the server accepts other credentials", "remotePath", other.RemotePath, "other",
 			wanted.remote.Root())
 		if err := m.removeOther(ctx, server, other); err != nil {
 			return false, err
@@ -101,7 +101,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *usage.LockedServer
 	}
 	for _, other := range again {
 		if _, err := m.act(ctx, server, other, facts{}); err != nil {
-			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.remote.Root(), "err", err)
+			m.options.Logger.Warn("can't make a broken mapping again", "remotePath", other.remote.Root(), "err", err)
 		}
 	}
 	return made, nil

@@ -19,7 +19,7 @@ func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 		return nil, err
 	}
 	if err := m.dropStaleRecords(ctx); err != nil {
-		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
+		m.options.Logger.Info("can't read records of SMB mappings", "err", err)
 	}
 	return slices.DeleteFunc(slices.Clone(mapped), func(mapping win.SMBMapping) bool {
 		_, err := win.ParseUNC(mapping.RemotePath)

@@ -82,7 +82,7 @@ func TestNothingShowsThePassword(t *testing.T) {
 		}
 		must(t, sys.SMB().SetUser("server", alice.Username, csiproxy.NewSecret("changed")))
 	}
-	if !strings.Contains(shown.String(), "made again") {
+	if !strings.Contains(shown.String(), "broken mapping again") {
 		t.Error("nothing was logged")
 	}
 	for _, c := range []csiproxy.SMBCredentials{alice, bob} {

@@ -261,7 +261,7 @@ func TestMadeOnce(t *testing.T) {
 					removed = 1
 				}
 				simtest.Want(t, "calls to create and remove", calls(), []int{1, removed})
-				if n := strings.Count(log.String(), "made again"); n != removed {
+				if n := strings.Count(log.String(), "broken mapping again"); n != removed {
 					t.Errorf("it was logged %d times:\n%s", n, log.String())
 				}
 			})

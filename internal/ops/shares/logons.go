@@ -180,7 +180,7 @@ func (l *logOns) refuse(remote win.UNCPath, path string, err error, account hash
 		w.next, w.err = now.Add(w.length), err
 		longest = max(longest, w.length)
 	}
-	l.logger.Warn("a server has refused a log-on; the same credentials are held back for a while",
+	l.logger.Warn("a server has refused a log-on; waiting before the same credentials are sent again",
 		"server", remote.Server(), "remotePath", remote.String(), "for", path, "heldBackFor", longest.String(), "err", err)
 }
 

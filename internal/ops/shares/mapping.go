@@ -125,7 +125,7 @@ func (m *Mappings) undo(ctx context.Context, remote win.UNCPath) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if _, err := m.RemoveIfUnused(ctx, remote); err != nil {
-		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
+		m.options.Logger.Warn("can't remove the mapping of a StageShare that has failed",
 			"remotePath", remote.Root(), "err", err)
 	}
 }
@@ -198,7 +198,7 @@ func (m *Mappings) act(ctx context.Context, server *usage.LockedServer, wanted W
 			return false, cmp.Or(ctx.Err(), reason, err)
 		}
 	case replaceIt:
-		m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", wanted.remote.Root(), "err", reason)
+		m.options.Logger.Warn("making a broken mapping again", "remotePath", wanted.remote.Root(), "err", reason)
 		wanted = wanted.asPrivateAs(f.isPrivate)
 		if isReplaced, err = m.remove(ctx, r, f.name); err != nil {
 			return false, err
@@ -219,7 +219,7 @@ func (m *Mappings) act(ctx context.Context, server *usage.LockedServer, wanted W
 	}
 	if isNew && ctx.Err() == nil {
 		if dropErr := m.dropRecord(ctx, r.Share, kind); dropErr != nil {
-			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
+			m.options.Logger.Info("can't read records of SMB mappings", "err", dropErr)
 		}
 	}
 	if wanted.credentials.AsNode() && csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated {
@@ -269,7 +269,7 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 			continue
 		}
 		if err != nil {
-			return &csiproxy.Error{Detail: "whether the share can be written isn't known", Err: err}
+			return &csiproxy.Error{Detail: "can't find out whether the user may write to the share", Err: err}
 		}
 		return errors.Join(csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share must be read-only, and its server lets the user "+
 			"write: give the user read access only, since Windows maps no share read-only"), dir.Close())
@@ -308,6 +308,6 @@ func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
 	if mappings, listErr := m.sys.SMBGlobalMappings(ctx); listErr != nil || !hasPlain(mappings, wanted.remote.Share()) {
 		return err
 	}
-	m.options.Logger.Warn("a mapping is there after an error that tells nothing", "remotePath", wanted.remote.Root(), "err", err)
+	m.options.Logger.Warn("Windows made a mapping, but returned an error", "remotePath", wanted.remote.Root(), "err", err)
 	return nil
 }

@@ -207,7 +207,7 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 		return err
 	}
 	if len(others) > 0 {
-		m.options.Logger.Warn("what isn't a record of an SMB mapping is passed over", "directory", recordDirectory,
+		m.options.Logger.Warn("skipping a file that isn't a record of an SMB mapping", "directory", recordDirectory,
 			"names", quote.List(others), "count", len(others))
 	}
 	left := maxDropped

@@ -264,7 +264,7 @@ func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mappin
 	}
 	if isUsed {
 		m.requests.setToGo(r.Share, mapping.Name())
-		m.options.Logger.Info("a mapping stays for the links to its share, and goes with the last one", "remotePath",
+		m.options.Logger.Info("keeping a mapping until the last link to its share is removed", "remotePath",
 			r.remote.Root(), "name", mapping.Name(), "links", quote.List(links.Paths()), "count", len(links.ways), "err",
 			links.Incomplete)
 		return nil
@@ -314,7 +314,7 @@ func (m *Mappings) RemoveMappingAfterLastLink(ctx context.Context, remote win.UN
 		return
 	}
 	if _, err := m.RemoveIfUnused(ctx, remote); err != nil {
-		m.options.Logger.Warn("a mapping that no link needs any more can't be removed", "remotePath", remote.Root(), "err",
+		m.options.Logger.Warn("can't remove a mapping that no link uses any more", "remotePath", remote.Root(), "err",
 			err)
 	}
 }

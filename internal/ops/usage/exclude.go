@@ -185,7 +185,7 @@ func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error)
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case !private:
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"%s belongs to others than SYSTEM and the Administrators, or lets others open it; remove it", path)
+			"%s is owned by, or open to, accounts other than SYSTEM and the Administrators; remove it", path)
 	}
 	return file, nil
 }

@@ -52,7 +52,7 @@ func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]strin
 	}
 	for _, ignoredErr := range found.ignored {
 		if _, logged := f.ignored.LoadOrStore(ignoredErr.Error(), true); !logged {
-			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", ignoredErr)
+			f.log.Warn("a file that Windows runs from is on no disk, so no disk is protected for it", "err", ignoredErr)
 		}
 	}
 	return found.disks, nil
@@ -112,7 +112,7 @@ func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 	if err != nil && ctx.Err() == nil {
 		err = &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
-			Detail: "which disks Windows runs from can't be found out, and these must not be touched",
+			Detail: "Windows doesn't say which disks it runs from, and CSI Proxy must not change these",
 		}
 	}
 	return f, err
@@ -194,7 +194,7 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		f.volumes[key] = s.reason()
 		volume = win.VolumePath(name)
 	case !onDevice.MatchString(s.path):
-		return fmt.Errorf("the path is neither on a volume nor that of a device: %w", winerr.ErrorInvalidName)
+		return fmt.Errorf("the path is on no volume, and isn't a device: %w", winerr.ErrorInvalidName)
 	}
 	extents, err := win.ExtentsOf(ctx, sys, volume)
 	if err != nil {

@@ -125,7 +125,7 @@ func TestFileThatIsNotThere(t *testing.T) {
 					t.Errorf("%s: %q, %v", path, all, err)
 				}
 			}
-			if strings.Count(log.String(), "protects none") != times {
+			if strings.Count(log.String(), "no disk is protected for it") != times {
 				t.Errorf("%s: the log has %q", path, log.String())
 			}
 		}

@@ -328,7 +328,7 @@ func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csip
 func unknownLinks(err error) error {
 	return &csiproxy.Error{
 		Kind: csiproxy.ErrUnavailable, Err: err,
-		Detail: "whether pods use the volume can't be found out, since not all links to it are known; try again later",
+		Detail: "CSI Proxy can't tell whether pods use the volume, since some links can't be read; try again later",
 	}
 }
 

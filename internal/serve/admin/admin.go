@@ -166,5 +166,5 @@ func ask(ctx context.Context, dir, method, target string) ([]byte, error) {
 }
 
 func ended(err error) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the daemon ended meanwhile", Err: err}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the daemon ended during the call", Err: err}
 }

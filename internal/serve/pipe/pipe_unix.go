@@ -195,7 +195,7 @@ func removeStale(ctx context.Context, path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("listen on %s: a file that is no socket is in the way: remove it", path)
+		return fmt.Errorf("listen on %s: the path is a file, and not a socket: remove it", path)
 	}
 	conn, err := dial(ctx, path)
 	if err == nil {

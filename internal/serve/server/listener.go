@@ -49,7 +49,7 @@ func (all *connections) add(c *conn) bool {
 	}
 	if len(all.open) >= maxConnections {
 		if all.tooMany.allows() {
-			all.log.Warn("closing a new connection, for there are too many", "limit", maxConnections)
+			all.log.Warn("closing a new connection, since too many are open", "limit", maxConnections)
 		}
 		return false
 	}

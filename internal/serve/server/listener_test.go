@@ -156,7 +156,7 @@ func TestTooManyConnections(t *testing.T) {
 			}
 		}
 		r.wantConnections(maxConnections)
-		if got := len(r.logged("there are too many")); got != 1 {
+		if got := len(r.logged("too many are open")); got != 1 {
 			t.Errorf("%d log lines, want 1", got)
 		}
 		if _, err := say(t.Context(), busy, "hello"); err != nil {
