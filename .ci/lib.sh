@@ -13,9 +13,11 @@ export SKIPPED=1
 GOFLAGS="${GOFLAGS-} -trimpath -tags=$(cat cmd/build-tags)"
 export GOFLAGS
 
-# need PACKAGE... installs Debian's packages that aren't there. Root only.
+# need PACKAGE... installs Debian's packages that aren't there. Root only. The lanes of .ci/run take turns.
 need() {
-	local missing=() package
+	local missing=() package lock
+	exec {lock}>/tmp/csi-proxy-need.lock
+	flock "$lock"
 	for package in "$@"; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 	done
@@ -23,6 +25,7 @@ need() {
 		apt-get update -qq
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 	}
+	exec {lock}>&-
 }
 
 # step COMMAND... says what it runs, and how long it took. What fails, or leaves a file among the sources, ends
