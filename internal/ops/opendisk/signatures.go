@@ -8,9 +8,11 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -31,6 +33,12 @@ var runs = []run{
 }
 
 type run struct{ offset, length int64 }
+
+// Supported sizes of sectors. Disks have sectors of 512 or 4,096 bytes.
+const (
+	minSectorSize = 512
+	maxSectorSize = 64 * kib
+)
 
 // Recognise describes what the size bytes of r hold, in words that complete "it holds …"; "" for
 // unknown contents. The medium is read in multiples of sectorSize.
@@ -83,10 +91,16 @@ type part struct {
 }
 
 // read reads runs of a medium, widened to whole sectors. After success, the caller releases the
-// contents. A failed read may still be under way in Windows, and read abandons its buffer.
+// contents. A failed read may still be under way in Windows, and read abandons its buffer. For an
+// unsupported size of sectors the error is csiproxy.ErrFailedPrecondition.
 func read(ctx context.Context, r Reader, size int64, sectorSize uint32, runs []run) (m contents, _ error) {
-	if sectorSize == 0 || size < 0 {
-		return m, fmt.Errorf("a medium of %d bytes in sectors of %d can't be read", size, sectorSize)
+	if size < 0 {
+		return m, fmt.Errorf("a medium of %d bytes can't be read", size)
+	}
+	// The disk itself says how large its sectors are, and the buffer grows with them.
+	if sectorSize < minSectorSize || sectorSize > maxSectorSize || bits.OnesCount32(sectorSize) != 1 {
+		return m, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the disk reports sectors of %d bytes; only powers of two from %d to %d are supported", sectorSize, minSectorSize, maxSectorSize)
 	}
 	m.sector = int64(sectorSize)
 	m.size = size - size%m.sector

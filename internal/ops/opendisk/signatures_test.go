@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk/signaturetest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -178,6 +179,28 @@ func (c *counter) ReadAt(_ context.Context, p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
+// A disk that reports strange sectors is refused before any memory is taken for them.
+func TestSectorSizes(t *testing.T) {
+	const size = 1 << 40
+	for sectorSize, want := range map[uint32]error{
+		512: nil, 4096: nil, 64 << 10: nil,
+		0: csiproxy.ErrFailedPrecondition, 256: csiproxy.ErrFailedPrecondition, 520: csiproxy.ErrFailedPrecondition,
+		128 << 10: csiproxy.ErrFailedPrecondition, 1 << 31: csiproxy.ErrFailedPrecondition, 1<<32 - 1: csiproxy.ErrFailedPrecondition,
+	} {
+		for name, read := range map[string]func(Reader) error{
+			"Recognise":    func(r Reader) error { _, err := Recognise(t.Context(), r, size, sectorSize); return err },
+			"IsBlank":      func(r Reader) error { _, err := IsBlank(t.Context(), r, size, sectorSize); return err },
+			"ReadContents": func(r Reader) error { _, err := ReadContents(t.Context(), r, size, sectorSize); return err },
+		} {
+			var r counter
+			simtest.WantErrorOf(t, fmt.Sprintf("%s with sectors of %d bytes", name, sectorSize), read(&r), want)
+			if (r.bytes > 0) != (want == nil) || r.bytes > 5<<20 {
+				t.Errorf("%s with sectors of %d bytes reads %d bytes", name, sectorSize, r.bytes)
+			}
+		}
+	}
+}
+
 func TestLeftoversAreNotRecognised(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	for range 20 {
@@ -194,9 +217,6 @@ func TestSmallMediumAndErrors(t *testing.T) {
 	if _, err := Recognise(t.Context(), disk{err: winerr.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
 		winerr.ErrorIODevice) {
 		t.Errorf("a broken medium gave %v", err)
-	}
-	if _, err := Recognise(t.Context(), disk{}, mediumSize, 0); err == nil {
-		t.Error("a sector size of 0 gave no error")
 	}
 }
 
