@@ -26,7 +26,9 @@ type FilesystemOperations interface {
 	// With force, the directory's contents are removed first, and a missing path is a success.
 	// If an entry can't be removed, Rmdir removes the rest, and returns the first error. A
 	// call removes at most 1,000,000 entries, because pods may make files as fast as Rmdir
-	// removes them. Beyond that, the error is csiproxy.ErrUnavailable: call again.
+	// removes them. Beyond that, the error is csiproxy.ErrUnavailable: call again. If the trees
+	// removed by concurrent calls have more than 20,000 levels in all, the error is
+	// csiproxy.ErrResourceExhausted.
 	//
 	// An allowed directory, or a parent of one, is csiproxy.ErrInvalidArgument.
 	Rmdir(ctx context.Context, path string, force bool) error

@@ -3,7 +3,7 @@
 
 package nodeops
 
-// SetLimits sets how many entries one call removes, how many it keeps in memory, and how deep it goes.
+// SetLimits sets how many entries one call removes, how many all calls keep in memory, and how many levels they have open.
 func (f *Filesystem) SetLimits(removals, listed, depth int) {
 	f.limits = limits{removals, listed, depth}
 }

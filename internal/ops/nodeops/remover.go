@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -23,19 +24,25 @@ import (
 // independent of the depth.
 type remover struct {
 	limits
+	all       *removals
 	locks     *usage.Locker
 	removed   int // entries so far
 	unmounted int // volumes so far
-	listed    int // entries of directories above the current entry
 	depth     int // directories above the current entry
 }
 
-// limits bound the work and the memory of one call.
+// removals is what all removing calls of a driver, or of the shared endpoints, hold together.
+type removals struct {
+	depth  atomic.Int64 // open directories
+	listed atomic.Int64 // listed entries of these directories, to be removed later
+}
+
+// limits bound the work of one call, and the memory of all calls of a driver together.
 type limits struct {
 	// removals is how many entries one call removes. A pod may make files as fast as the call
 	// removes them.
 	removals int
-	// listed is how many entries of the directories above the current entry stay in memory.
+	// listed is how many entries of the directories above the current entries stay in memory.
 	listed int
 	// depth is how deep directories may be nested: each level takes a handle and a few KiB of
 	// memory. A path in Windows has at most 16,384 names.
@@ -73,6 +80,11 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 	}
 	r.depth++
 	defer func() { r.depth-- }()
+	defer r.all.depth.Add(-1)
+	if open := r.all.depth.Add(1); open > int64(r.limits.depth) {
+		return atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the calls under way remove trees of %d levels in all, the most allowed; try again later", open-1))
+	}
 	for range maxRounds {
 		if err := r.removeEntries(ctx, dir); err != nil {
 			return err
@@ -83,6 +95,13 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 	}
 	return atPath(dir.Path, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: winerr.ErrorDirNotEmpty,
 		Detail: "other processes keep making files in it; try again later"})
+}
+
+// removeBelow is removeDirectory while listed entries of the directory above stay in memory.
+func (r *remover) removeBelow(ctx context.Context, dir *pathpolicy.File, listed int) error {
+	r.all.listed.Add(int64(listed))
+	defer r.all.listed.Add(-int64(listed))
+	return closed(dir, r.removeDirectory(ctx, dir))
 }
 
 // removeEntries removes everything in an open directory. After a failed entry, removeEntries goes
@@ -111,12 +130,10 @@ func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (firs
 			if err != nil {
 				err = atPath(e.Path, err)
 			} else if below != nil {
-				if r.listed+len(entries) > r.limits.listed {
+				if r.all.listed.Load()+int64(len(entries)) > int64(r.limits.listed) {
 					entries, restart = nil, true
 				}
-				r.listed += len(entries)
-				err = closed(below, r.removeDirectory(ctx, below))
-				r.listed -= len(entries)
+				err = r.removeBelow(ctx, below, len(entries))
 			}
 			if !pathpolicy.Missing(err) { // a missing entry was removed by another process
 				first = cmp.Or(first, err)

@@ -442,6 +442,60 @@ func TestRmdirTooDeep(t *testing.T) {
 	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
 }
 
+// What a driver's calls hold at the same time is bounded together, and doesn't count for another driver.
+func TestRmdirsOfDriverTogether(t *testing.T) {
+	w := newTenants(t)
+	files := func(name string) *nodeops.Filesystem { return w.own[name].Filesystem.(*nodeops.Filesystem) }
+	plant := func(driver, name string, levels, broad int) (dir string) {
+		dir = kubelet + `\plugins\` + driver + `\` + name
+		path := dir
+		for level := range levels {
+			w.must(w.sim.MkdirAll(path))
+			for i := range broad {
+				w.must(w.sim.WriteFile(fmt.Sprintf(`%s\z%d`, path, i), nil))
+			}
+			path += fmt.Sprintf(`\d%d`, level+1)
+		}
+		return dir
+	}
+	// first removes a tree of blue's, and calls during when the deepest of its directories is open.
+	first := func(levels, broad int, during func()) {
+		t.Helper()
+		files(blue).SetLimits(1000, 20, 10)
+		files(red).SetLimits(1000, 20, 10)
+		dir, reached := plant(blue, "first", levels, broad), false
+		w.sim.OnCall(func(c winsim.Call) {
+			if !reached && c.Name == win.CallReadDir && strings.HasSuffix(c.Object, fmt.Sprintf(`\d%d`, levels-1)) {
+				reached = true
+				during()
+			}
+		})
+		w.must(files(blue).Rmdir(t.Context(), dir, true))
+		w.sim.OnCall(nil)
+		if !reached {
+			t.Error("the deepest directory wasn't listed")
+		}
+	}
+	first(8, 0, func() {
+		deep, flat := plant(blue, "deep", 3, 0), plant(blue, "flat", 2, 0)
+		simtest.WantErrorOf(t, "three levels beside eight of ten", files(blue).Rmdir(t.Context(), deep, true), csiproxy.ErrResourceExhausted)
+		w.must(files(blue).Rmdir(t.Context(), flat, true))
+		w.must(files(red).Rmdir(t.Context(), plant(red, "deep", 3, 0), true))
+	})
+	w.must(files(blue).Rmdir(t.Context(), kubelet+`\plugins\`+blue+`\deep`, true))
+
+	listings := func(name string) int {
+		dir, before := plant(name, "broad", 2, 10), w.sim.Calls()[win.CallReadDir]
+		w.must(files(name).Rmdir(t.Context(), dir, true))
+		return w.sim.Calls()[win.CallReadDir] - before
+	}
+	alone := listings(blue)
+	first(3, 10, func() {
+		simtest.Want(t, "listings of another driver", listings(red), alone)
+		simtest.Want(t, "listings beside a call with 20 of 20 entries", listings(blue), alone+1)
+	})
+}
+
 // Somebody makes a file for each that is removed: the call ends, and says so.
 func TestRmdirWithoutEnd(t *testing.T) {
 	sys := newFileNode(t)
