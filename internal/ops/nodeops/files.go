@@ -40,12 +40,12 @@ type FilesystemOptions struct {
 // csiproxy.ErrPermissionDenied. If another process keeps a file open that is in the way, the
 // operation waits for up to a second, and then fails with csiproxy.ErrUnavailable.
 type Filesystem struct {
-	sys      win.System
-	paths    *pathpolicy.Policy
-	shares   *shares.Mappings
-	options  FilesystemOptions
-	limits   limits
-	removals removals
+	sys     win.System
+	paths   *pathpolicy.Policy
+	shares  *shares.Mappings
+	options FilesystemOptions
+	limits  limits
+	trees   openTrees
 }
 
 // NewFilesystem returns the operations on the files of sys within paths. Links may lead to the shares in

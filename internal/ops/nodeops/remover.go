@@ -24,15 +24,15 @@ import (
 // independent of the depth.
 type remover struct {
 	limits
-	all       *removals
+	trees     *openTrees
 	locks     *usage.Locker
 	removed   int // entries so far
 	unmounted int // volumes so far
 	depth     int // directories above the current entry
 }
 
-// removals is what all removing calls of a driver, or of the shared endpoints, hold together.
-type removals struct {
+// openTrees is what all removing calls of a driver, or of the shared endpoints, hold together.
+type openTrees struct {
 	depth  atomic.Int64 // open directories
 	listed atomic.Int64 // listed entries of these directories, to be removed later
 }
@@ -80,8 +80,8 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 	}
 	r.depth++
 	defer func() { r.depth-- }()
-	defer r.all.depth.Add(-1)
-	if open := r.all.depth.Add(1); open > int64(r.limits.depth) {
+	defer r.trees.depth.Add(-1)
+	if open := r.trees.depth.Add(1); open > int64(r.limits.depth) {
 		return atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the calls under way remove trees of %d levels in all, the most allowed; try again later", open-1))
 	}
@@ -99,8 +99,8 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 
 // removeBelow is removeDirectory while listed entries of the directory above stay in memory.
 func (r *remover) removeBelow(ctx context.Context, dir *pathpolicy.File, listed int) error {
-	r.all.listed.Add(int64(listed))
-	defer r.all.listed.Add(-int64(listed))
+	r.trees.listed.Add(int64(listed))
+	defer r.trees.listed.Add(-int64(listed))
 	return closed(dir, r.removeDirectory(ctx, dir))
 }
 
@@ -130,7 +130,7 @@ func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (firs
 			if err != nil {
 				err = atPath(e.Path, err)
 			} else if below != nil {
-				if r.all.listed.Load()+int64(len(entries)) > int64(r.limits.listed) {
+				if r.trees.listed.Load()+int64(len(entries)) > int64(r.limits.listed) {
 					entries, restart = nil, true
 				}
 				err = r.removeBelow(ctx, below, len(entries))

@@ -53,7 +53,7 @@ func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
 			return remote, false, err
 		}
 	}
-	r := &remover{limits: f.limits, all: &f.removals, locks: f.options.Locks}
+	r := &remover{limits: f.limits, trees: &f.trees, locks: f.options.Locks}
 	defer f.report(r, removed)
 	if force {
 		return remote, isShare, r.removeTree(ctx, entry{removed, info})
@@ -108,7 +108,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error)
 		if info.IsReparsePoint() {
 			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
 		}
-		r := &remover{limits: f.limits, all: &f.removals, locks: f.options.Locks}
+		r := &remover{limits: f.limits, trees: &f.trees, locks: f.options.Locks}
 		defer f.report(r, e)
 		return r.removeEntries(ctx, dir)
 	})

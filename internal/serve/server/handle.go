@@ -22,6 +22,7 @@ import (
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	resp any, err error) {
 	defer s.recoverPanic(info.FullMethod, &err)
+	unfinishedOf(ctx).finish()
 	end, err := s.calls.begin()
 	if err != nil {
 		return nil, s.refuse(info.FullMethod, err)
@@ -57,7 +58,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	defer end()
 	start, ended := time.Now(), s.count(Stream, info.FullMethod)
-	logged := &requestStream{ServerStream: stream}
+	logged := &requestStream{ServerStream: stream, isClientStream: info.IsClientStream}
 	err = s.handleStream(srv, logged, info.FullMethod, handler)
 	ended(err)
 	isCut := stream.Context().Err() != nil || s.stopping.Err() != nil
@@ -101,13 +102,18 @@ func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 // requestStream is a stream that keeps its first request for the log.
 type requestStream struct {
 	grpc.ServerStream
-	request atomic.Value // nil before it has come
+	isClientStream bool         // more requests may come, as in reflection
+	request        atomic.Value // nil before it has come
 }
 
 func (s *requestStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
-	if err == nil {
-		s.request.CompareAndSwap(nil, m)
+	if err == nil && s.request.CompareAndSwap(nil, m) {
+		request := unfinishedOf(s.Context())
+		request.begun()
+		if !s.isClientStream {
+			request.finish()
+		}
 	}
 	return err
 }

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io/fs"
@@ -38,6 +39,10 @@ type connections struct {
 	open     map[*conn]struct{}
 	stopping bool // new connections are closed
 	tooMany  throttle
+
+	maxUnfinishedBytes int64
+	unfinishedBytes    int64    // of all connections together
+	unfinished         throttle // has a lock of its own
 }
 
 // add adds a connection, up to the limit.
@@ -58,9 +63,7 @@ func (all *connections) add(c *conn) bool {
 }
 
 func (all *connections) remove(c *conn) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	delete(all.open, c)
+	all.change(c, func() { delete(all.open, c) })
 }
 
 func (all *connections) isStopping() bool {
@@ -152,12 +155,16 @@ type conn struct {
 	net.Conn
 	all   *connections
 	spoke atomic.Bool // something has come
+
+	received   int64     // in bytes, guarded by all.mu
+	unfinished list.List // of int64: received at the beginning of each unfinished request, guarded by all.mu
 }
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.spoke.Store(true)
+		c.all.change(c, func() { c.received += int64(n) })
 	}
 	return n, err
 }
@@ -204,7 +211,8 @@ func newPlaintext() plaintext { return plaintext{insecure.NewCredentials()} }
 func (plaintext) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	var info connInfo
 	info.SecurityLevel = credentials.NoSecurity
-	if knowing, ok := c.(*conn).Conn.(interface{ Caller() (uint32, string) }); ok {
+	info.conn = c.(*conn)
+	if knowing, ok := info.conn.Conn.(interface{ Caller() (uint32, string) }); ok {
 		info.caller.process, info.caller.program = knowing.Caller()
 	}
 	return c, info, nil
@@ -215,6 +223,7 @@ func (p plaintext) Clone() credentials.TransportCredentials { return p }
 
 type connInfo struct {
 	credentials.CommonAuthInfo
+	conn   *conn
 	caller caller
 }
 

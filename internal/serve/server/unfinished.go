@@ -1,0 +1,102 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"container/list"
+	"context"
+	"time"
+
+	"google.golang.org/grpc/tap"
+)
+
+// Bounds on unfinished requests, whose messages have not yet arrived in full. gRPC counts their
+// calls only afterwards, and keeps each piece of a message apart: a byte in a frame of its own takes
+// ten bytes on the connection, and more than 40 in memory.
+const (
+	// maxUnfinishedBytes limits the bytes received since the oldest unfinished request of each
+	// connection, of all connections together. Each unfinished request counts maxHeaderBytes in
+	// addition. Beyond the limit, the connection with the most bytes is closed.
+	maxUnfinishedBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
+	// messageTimeout is how long the first message of a call may take; clients send it at once.
+	// Afterwards, the connection is closed.
+	messageTimeout = 10 * time.Second
+)
+
+// unfinished is an unfinished request.
+type unfinished struct {
+	conn    *conn
+	element *list.Element // of conn.unfinished
+	late    *time.Timer   // closes the connection
+	unwatch func() bool   // of the call's end
+}
+
+type unfinishedKey struct{}
+
+// beginRequest implements tap.ServerInHandle: gRPC calls it when the headers of a call have come.
+func (s *Server) beginRequest(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	c := infoOf(ctx).conn
+	r := &unfinished{conn: c}
+	c.all.change(c, func() { r.element = c.unfinished.PushBack(c.received) })
+	r.late = time.AfterFunc(messageTimeout, func() { c.closeUnfinished("a request takes too long to arrive") })
+	r.unwatch = context.AfterFunc(ctx, r.remove)
+	return context.WithValue(ctx, unfinishedKey{}, r), nil
+}
+
+func unfinishedOf(ctx context.Context) *unfinished { return ctx.Value(unfinishedKey{}).(*unfinished) }
+
+// begun is called when the first message of a call has come.
+func (r *unfinished) begun() { r.late.Stop() }
+
+// finish is called when the last message of a call has come.
+func (r *unfinished) finish() {
+	r.unwatch()
+	r.remove()
+}
+
+func (r *unfinished) remove() {
+	r.late.Stop()
+	r.conn.all.change(r.conn, func() { r.conn.unfinished.Remove(r.element) })
+}
+
+// unfinishedBytes is what counts towards maxUnfinishedBytes. The caller holds c.all.mu.
+func (c *conn) unfinishedBytes() int64 {
+	oldest := c.unfinished.Front()
+	if _, isOpen := c.all.open[c]; oldest == nil || !isOpen {
+		return 0
+	}
+	return c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
+}
+
+// change makes a change to what counts of a connection.
+func (all *connections) change(c *conn, f func()) {
+	if largest := all.changeAndFindLargest(c, f); largest != nil {
+		largest.closeUnfinished("too much has arrived of requests that don't end")
+	}
+}
+
+// changeAndFindLargest returns the connection to be closed, or nil within the limit.
+func (all *connections) changeAndFindLargest(c *conn, f func()) (largest *conn) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	before := c.unfinishedBytes()
+	f()
+	all.unfinishedBytes += c.unfinishedBytes() - before
+	if all.unfinishedBytes <= all.maxUnfinishedBytes {
+		return nil
+	}
+	for other := range all.open {
+		if largest == nil || other.unfinishedBytes() > largest.unfinishedBytes() {
+			largest = other
+		}
+	}
+	return largest
+}
+
+func (c *conn) closeUnfinished(reason string) {
+	if c.all.unfinished.allows() {
+		c.all.log.Warn("closing a connection with unfinished requests", "reason", reason)
+	}
+	c.Close() // an error doesn't matter: nobody uses it any more
+}

@@ -1,0 +1,208 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	reflectiongrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// slow is a client that sends its requests in pieces.
+type slow struct {
+	*http2.Framer
+	t    *testing.T
+	conn net.Conn
+	out  *bufio.Writer
+}
+
+func (r *running) slow() *slow {
+	r.t.Helper()
+	s := &slow{t: r.t, conn: r.silent()}
+	go io.Copy(io.Discard, s.conn)
+	s.out = bufio.NewWriterSize(s.conn, 32<<10)
+	s.Framer = http2.NewFramer(s.out, nil)
+	s.out.WriteString(http2.ClientPreface)
+	s.must(s.WriteSettings())
+	return s
+}
+
+// must takes errors of writing, which come after the server has closed the connection.
+func (s *slow) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// begin sends the headers of a call, and the header of its message of length bytes, at most 255.
+func (s *slow) begin(stream uint32, method string, length byte) {
+	s.t.Helper()
+	var headers bytes.Buffer
+	encoder := hpack.NewEncoder(&headers)
+	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"}} {
+		s.must(encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+	}
+	s.must(s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}))
+	s.must(s.WriteData(stream, false, []byte{0, 0, 0, 0, length}))
+}
+
+// flush sends what has been written, and lets the server read it.
+func (s *slow) flush() {
+	s.t.Helper()
+	s.must(s.out.Flush())
+	synctest.Wait()
+}
+
+// A request that doesn't arrive ends its connection, and no other one.
+func TestUnfinishedRequestsAreLate(t *testing.T) {
+	for _, method := range []string{sayMethod, shoutMethod} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, upper)
+			client := r.dial()
+			if _, err := say(t.Context(), client, "hello"); err != nil {
+				t.Fatal(err)
+			}
+			late := r.slow()
+			late.begin(1, method, 100)
+			late.flush()
+			time.Sleep(messageTimeout - 1)
+			r.wantConnections(2)
+			time.Sleep(1)
+			r.wantConnections(1)
+			if got := len(r.logged("takes too long to arrive")); got != 1 {
+				t.Errorf("%s: %d log lines, want 1", method, got)
+			}
+			if _, err := say(t.Context(), client, "hello"); err != nil {
+				t.Errorf("%s: a call of another client gives %v", method, err)
+			}
+			client.Close()
+			r.end()
+		})
+	}
+}
+
+// What arrives of requests that don't end is bounded for all connections together. The one with the most is closed.
+func TestUnfinishedRequestsAreBounded(t *testing.T) {
+	const limit = 40 * maxHeaderBytes
+	for name, send := range map[string]func(s *slow, times int){
+		"many requests": func(s *slow, times int) {
+			for i := range times {
+				s.begin(uint32(2*i+1), sayMethod, 100)
+			}
+		},
+		"a request in many pieces": func(s *slow, times int) {
+			s.begin(1, shoutMethod, 200)
+			for range times * maxHeaderBytes / 10 { // a frame has a header of nine bytes
+				s.must(s.WriteData(1, false, []byte{}))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, upper)
+				r.server.connections.maxUnfinishedBytes = limit
+				client := r.dial()
+				large, small := r.slow(), r.slow()
+				send(large, 20)
+				send(small, 10)
+				large.flush()
+				small.flush()
+				if _, err := say(t.Context(), client, "hello"); err != nil {
+					t.Fatal(err)
+				}
+				r.wantConnections(3)
+				last := r.slow()
+				send(last, 15)
+				last.flush()
+				r.wantConnections(3)
+				if _, err := large.conn.Write([]byte{0}); err == nil {
+					t.Error("the connection with the most unfinished requests is still open")
+				}
+				if got := len(r.logged("too much has arrived")); got != 1 {
+					t.Errorf("%d log lines, want 1", got)
+				}
+				if _, err := say(t.Context(), client, "hello"); err != nil {
+					t.Errorf("a call of another client gives %v", err)
+				}
+				client.Close()
+				r.end()
+			})
+		})
+	}
+}
+
+// Calls whose requests have come count no more, however they end, and have no time limit.
+func TestFinishedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := func(ctx context.Context, said string) (string, error) {
+			if said == "wait" {
+				<-ctx.Done()
+			}
+			return said, nil
+		}
+		r := start(t, answers)
+		client := r.dial()
+		ctx, cancel := context.WithCancel(t.Context())
+		go say(ctx, client, "wait")
+		stream := shout(t, ctx, client, wrapperspb.String("wait"))
+		if err := client.Invoke(ctx, sayMethod, []byte{0xff}, new([]byte), grpc.ForceCodec(bytesCodec{})); err == nil {
+			t.Error("bytes that are no request are a success")
+		}
+		if err := client.Invoke(ctx, "/v1.Echo/None", wrapperspb.String(""), new(wrapperspb.StringValue)); err == nil {
+			t.Error("a call of an unknown method is a success")
+		}
+		aborted := r.slow()
+		aborted.begin(1, sayMethod, 100)
+		aborted.must(aborted.WriteRSTStream(1, http2.ErrCodeCancel))
+		aborted.flush()
+		unfinished := func() (bytes int64) {
+			synctest.Wait()
+			r.server.connections.mu.Lock()
+			defer r.server.connections.mu.Unlock()
+			return r.server.connections.unfinishedBytes
+		}
+		if got := unfinished(); got != 0 {
+			t.Errorf("%d bytes count as unfinished", got)
+		}
+		// Reflection takes request after request. It counts until its end.
+		reflect, err := reflectiongrpc.NewServerReflectionClient(client).ServerReflectionInfo(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := reflect.Send(&reflectiongrpc.ServerReflectionRequest{
+			MessageRequest: &reflectiongrpc.ServerReflectionRequest_ListServices{}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := reflect.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := unfinished(); got < maxHeaderBytes || got > 2*maxHeaderBytes {
+			t.Errorf("a stream of requests counts %d bytes as unfinished", got)
+		}
+		r.wantConnections(1) // the other one answers no pings
+		cancel()
+		if err := stream.RecvMsg(new(wrapperspb.StringValue)); err == nil {
+			t.Error("a canceled stream goes on")
+		}
+		if got := unfinished(); got != 0 {
+			t.Errorf("in the end, %d bytes count as unfinished", got)
+		}
+		client.Close()
+		r.end()
+	})
+}
