@@ -75,6 +75,42 @@ func TestLinksOfDrivers(t *testing.T) {
 	}
 }
 
+// The memory that found links take is bounded in each search. Too many or too long links of one driver are missing from its own
+// search only.
+func TestMemoryOfLinks(t *testing.T) {
+	const limit = 20 << 10
+	for name, c := range map[string]struct {
+		links, found int
+		target       string
+	}{
+		"few short ones":       {20, 20, `target`},
+		"many short ones":      {100, 29, `target`},
+		"few long ones":        {20, 4, strings.Repeat(`x`, 3900)},
+		"few with many names":  {20, 1, `target` + strings.Repeat(`\x`, 700)},
+		"few with empty names": {20, 1, strings.Repeat(`\`, 1000)},
+	} {
+		sys := simtest.Open(t, winsim.Delays{})
+		policies := twoDrivers(t)
+		for driver, p := range policies {
+			p.linkEntries, p.linkBytes = 1000, limit
+			simtest.Must(t, sys.MkdirAll(kubelet+`\plugins\`+driver))
+		}
+		simtest.Must(t, sys.Symlink(kubelet+`\plugins\red\a-link`, kubelet+`\target`, true))
+		simtest.Must(t, sys.Symlink(kubelet+`\plugins\other`, kubelet+`\target`, true))
+		for i := range c.links {
+			simtest.Must(t, sys.Symlink(fmt.Sprintf(`%s\plugins\blue\%d`, kubelet, i), kubelet+`\plugins\blue\`+c.target, true))
+		}
+		for driver, want := range map[string]int{"": 1, "red": 1, "blue": c.found} {
+			found, incomplete, err := policies[driver].Links(t.Context(), sys)
+			simtest.Must(t, err)
+			simtest.Want(t, name+": links found for "+driver, len(found), want)
+			if isCut := driver == "blue" && c.found < c.links; isCut != errors.Is(incomplete, csiproxy.ErrResourceExhausted) || !isCut && incomplete != nil {
+				t.Errorf("%s: the search for %q is incomplete by %v", name, driver, incomplete)
+			}
+		}
+	}
+}
+
 // The own directory of a driver may be a link, which its pod could make of an empty one: the link is found, and not followed.
 func TestDirectoryOfDriverIsLink(t *testing.T) {
 	sys := simtest.Open(t, winsim.Delays{})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -33,7 +34,13 @@ const (
 	// maxLinkEntries limits the directory entries checked: in the directory of each pod, in each
 	// driver's own directories, and elsewhere.
 	maxLinkEntries = 200_000
+	// maxLinkBytes limits the memory of the links found in one search, about 10,000 usual links. The
+	// target of a link may have 16 KiB.
+	maxLinkBytes = 8 << 20
 )
+
+// linkOverhead is the memory of a found link besides its texts, in bytes, with its place in a map.
+const linkOverhead = 512
 
 // podData are kubelet's directories for a pod's own data, separate from the volumes of drivers.
 // Links skips them: they have no staged paths, and users may have any number of files there,
@@ -195,9 +202,9 @@ func isPodData(name string) bool {
 // affect only the driver itself.
 //
 // If links may be missing, incomplete says why: reading a directory failed or, with
-// csiproxy.ErrResourceExhausted, there are too many entries.
+// csiproxy.ErrResourceExhausted, there are too many entries, or too many or too long links.
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
-	s := &linkSearch{policy: p, left: p.linkEntries}
+	s := &linkSearch{policy: p, left: p.linkEntries, bytesLeft: p.linkBytes}
 	tops := p.roots
 	if p.driverPaths != nil {
 		s.driver, tops = p.driverPaths.driver, p.driverPaths.dirs
@@ -222,6 +229,7 @@ type linkSearch struct {
 	found      []FoundLink
 	incomplete error // the first reason
 	left       int   // how many more entries may be checked
+	bytesLeft  int   // how much more memory the found links may take
 }
 
 // note keeps the first error. Errors for an entry removed meanwhile are ignored.
@@ -312,7 +320,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 	return nil
 }
 
-// link adds e to the found links, if it is still a link.
+// link adds e to the found links, if it is still a link, and within the limit.
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	_, ofPod := e.walk.policy.belowPods(e.path())
 	if ofPod { // a pod with a volume in a directory of the node can block the open
@@ -326,8 +334,27 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	if err != nil {
 		return err
 	}
-	s.found = append(s.found, FoundLink{Path: e.path(), Link: link})
+	link.PrintName = "" // nobody reads it here
+	found := FoundLink{Path: e.path(), Link: link}
+	if s.bytesLeft -= found.bytes(); s.bytesLeft < 0 {
+		s.left = 0
+		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the links in the allowed directories take more than %d bytes of memory", s.policy.linkBytes)
+	}
+	s.found = append(s.found, found)
 	return nil
+}
+
+// bytes is about the memory of a found link.
+func (l FoundLink) bytes() int {
+	bytes := linkOverhead + len(l.Link.SubstituteName) + len(l.Link.Volume)
+	for _, names := range [][]string{l.Path.names, l.Link.Path.names} {
+		bytes += cap(names) * int(unsafe.Sizeof(""))
+		for _, name := range names {
+			bytes += len(name)
+		}
+	}
+	return bytes
 }
 
 // directory searches the directory e. The entries of e have depth+1 names below an allowed

@@ -31,6 +31,7 @@ type Policy struct {
 	drivers     map[string][]location // the own directories of the node's drivers, by driver
 	reformat    map[string][]location // see MayReformatAt, by driver; "" for the whole node
 	linkEntries int                   // maxLinkEntries, but in tests
+	linkBytes   int                   // maxLinkBytes, but in tests
 
 	deniesCreation bool // after an unmount
 	log            *slog.Logger
@@ -90,6 +91,7 @@ func New(o Options) (*Policy, error) {
 		ofTheNode:      o.OfTheNode,
 		deniesCreation: !o.WritableMountPoints,
 		linkEntries:    maxLinkEntries,
+		linkBytes:      maxLinkBytes,
 		log:            cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	for _, dir := range append([]string{cmp.Or(o.KubeletPath, DefaultKubeletPath)}, o.WorkingDirs...) {
