@@ -103,7 +103,7 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 		return false, err
 	}
 	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, link pathpolicy.Link) (bool, error) {
-		reason, err := s.Users.ExplainEmpty(ctx, pathpolicy.FoundLink{Path: path, Link: link})
+		reason, err := s.Users.ExplainEmpty(ctx, &pathpolicy.FoundLink{Path: path, Link: link})
 		return err == nil && reason != "", err
 	})
 }

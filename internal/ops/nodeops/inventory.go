@@ -79,10 +79,13 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 	}
 	var asked []usage.VolumeUse
 	byDriver, known := make(map[string][]int), make(map[string]bool)
-	for _, l := range links.All {
+	for l := range links.All() {
 		_, name := n.groups.Paths.PublishedAt(l.Path)
 		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path.String())
-		id := links.ByPath[win.LowerName(staging)].Link.Volume
+		id := ""
+		if staged := links.At(staging); staged != nil {
+			id = staged.Link.Volume
+		}
 		series := driver + `\` + name // each series may occur once, even if a link or directory is planted
 		if name == "" || id == "" || len(series) > longestNames || known[id] || known[series] {
 			continue
@@ -128,7 +131,7 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, l := range links.All {
+	for l := range links.All() {
 		reason, err := n.groups.Users.ExplainEmpty(ctx, l)
 		if ctx.Err() != nil {
 			return 0, nil, ctx.Err()

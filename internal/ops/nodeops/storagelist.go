@@ -135,7 +135,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 	if err != nil {
 		return list, err
 	}
-	found := s.Paths.Own(links.All)
+	found := s.Paths.Own(links.All())
 	mounts := make([]csiproxy.Mount, len(found))
 	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
 		mounts[i], err = s.mounted(ctx, found[i], links)
@@ -179,7 +179,7 @@ func incompleteReason(links, mappings, undecided error) string {
 // markGone marks the mounts, at the links found, of volumes that have left the node and have no
 // links: leftovers of ended pods. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is the reason why some mount can't be classified.
-func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []pathpolicy.FoundLink,
+func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []*pathpolicy.FoundLink,
 	links usage.FoundLinks, complete bool) (undecided, _ error) {
 	for i, m := range mounts {
 		if !complete || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
@@ -208,7 +208,7 @@ const listedAtOnce = 16
 
 // mounted describes the volume or share at the end of l. all has all links and mount points,
 // including l.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
+func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
 	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	if l.Link.IsMountPoint() {
 		m.Kind = csiproxy.MountKindMountPoint
@@ -228,8 +228,10 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all usage
 		return m, ctx.Err()
 	}
 	m.Kind = csiproxy.MountKindLink
-	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[win.LowerName(l.Link.Path.String())].Link.IsMountPoint() {
-		return m, nil // known to lead to a volume; following the link would take two calls for each directory
+	if l.Link.Kind == pathpolicy.LinkInside {
+		if to := all.At(l.Link.Path.String()); to != nil && to.Link.IsMountPoint() {
+			return m, nil // known to lead to a volume; following the link would take two calls for each directory
+		}
 	}
 	reason, err := s.Users.ExplainEmpty(ctx, l)
 	switch {

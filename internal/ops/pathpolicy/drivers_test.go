@@ -399,7 +399,7 @@ func TestOwnLinks(t *testing.T) {
 	} {
 		at, err := red.Parse(kubelet+`\`+path, MaxPath)
 		simtest.Must(t, err)
-		simtest.Want(t, path, len(red.Own([]FoundLink{{Path: at, Link: Link{Kind: LinkInside, Path: target}}})), want)
+		simtest.Want(t, path, len(red.Own(slices.Values([]*FoundLink{{Path: at, Link: Link{Kind: LinkInside, Path: target}}}))), want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -302,12 +303,9 @@ func (e Entry) checkLinkTarget(target string) error {
 
 // Own returns the driver's links among all found links, as far as the texts tell. For a policy of
 // the whole node, Own returns all links. To find the owner of a link's volume, ask the volume.
-func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
-	if p.driverPaths == nil {
-		return all
-	}
-	for _, l := range all {
-		if p.driverPaths.mayOwn(l.Path, l.Link) {
+func (p *Policy) Own(all iter.Seq[*FoundLink]) (own []*FoundLink) {
+	for l := range all {
+		if p.driverPaths == nil || p.driverPaths.mayOwn(l.Path, l.Link) {
 			own = append(own, l)
 		}
 	}

@@ -146,7 +146,7 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (
 		return to, err
 	}
 	to.Incomplete = incomplete
-	for _, l := range all.All {
+	for l := range all.All() {
 		if chain, leads := wayToShare(l, all); leads == share.Root {
 			to.ways = append(to.ways, chain)
 		}
@@ -156,7 +156,7 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (
 
 // wayToShare returns the root of the share at the end of a link, and the links on the way. If the
 // link leads elsewhere, root is "".
-func wayToShare(l pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
+func wayToShare(l *pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
 	for len(chain) < usage.MaxLinksFollowed { // longer ways are circles or count as leading elsewhere
 		chain = append(chain, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
@@ -165,11 +165,9 @@ func wayToShare(l pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, r
 		if l.Link.Kind != pathpolicy.LinkInside {
 			return nil, ""
 		}
-		next, ok := all.FirstOn(l.Link.Path.String())
-		if !ok {
+		if l = all.FirstOn(l.Link.Path.String()); l == nil {
 			return nil, ""
 		}
-		l = next
 	}
 	return nil, ""
 }

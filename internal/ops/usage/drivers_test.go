@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,7 +146,7 @@ func TestDriversAreAskedByTheirOwnSystems(t *testing.T) {
 		simtest.Must(t, errors.Join(incomplete, err))
 		leading, err = s.node.LinksToVolumeAmong(ctx, links, s.volumes["red"])
 		simtest.Must(t, err)
-		for _, l := range links.All {
+		for l := range links.All() {
 			explained[l.Path.String()], err = s.node.ExplainEmpty(ctx, l)
 			simtest.Must(t, err)
 		}
@@ -183,13 +184,13 @@ func TestLinksAreOfOwnDriver(t *testing.T) {
 		for driver, want := range map[string]string{"red": directoryOf("red") + `\link`, "blue": directoryOf("blue") + `\link`} {
 			links, incomplete, err := s.own[driver].Links(t.Context(), named)
 			simtest.Must(t, errors.Join(incomplete, err))
-			if len(links.All) != 1 || links.All[0].Path.String() != want {
-				t.Errorf("the links of %s to %q: %v", driver, named, links.All)
+			if all := slices.Collect(links.All()); len(all) != 1 || all[0].Path.String() != want {
+				t.Errorf("the links of %s to %q: %v", driver, named, all)
 			}
 		}
 		links, incomplete, err := s.node.Links(t.Context(), named)
 		simtest.Must(t, errors.Join(incomplete, err))
-		simtest.Want(t, "links to the node by "+named, len(links.All), map[string]int{"red": 1, "blue": 1}[named])
+		simtest.Want(t, "links to the node by "+named, len(slices.Collect(links.All())), map[string]int{"red": 1, "blue": 1}[named])
 	}
 }
 
@@ -483,12 +484,12 @@ func TestLinkIntoAnothersDirectoryIsNotFollowed(t *testing.T) {
 	links, incomplete, err := s.own["red"].AllLinks(t.Context())
 	simtest.Must(t, errors.Join(incomplete, err))
 	simtest.Want(t, "calls of the other driver", s.calls("blue", func() {
-		for _, l := range links.All {
+		for l := range links.All() {
 			_, err := s.own["red"].ExplainEmpty(t.Context(), l)
 			simtest.WantErrorOf(t, l.Path.String(), err, csiproxy.ErrPermissionDenied)
 		}
 	}), 0)
-	simtest.Want(t, "links", len(links.All), 1)
+	simtest.Want(t, "links", len(slices.Collect(links.All())), 1)
 }
 
 // What can't be read outside of a driver's own directories isn't named to it: neither a directory nor the way of a link.

@@ -93,7 +93,7 @@ func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (path
 	if incomplete != nil {
 		return nil, unknownLinks(incomplete)
 	}
-	for _, l := range links.All {
+	for l := range links.All() {
 		if l.Link.IsMountPoint() && id.Equal(csiproxy.VolumeID(l.Link.Volume)) {
 			paths = append(paths, l.Path.String())
 		}

@@ -6,9 +6,9 @@ package usage
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -90,7 +90,7 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	if err != nil || incomplete != nil {
 		return true, err
 	}
-	for _, l := range links.All {
+	for l := range links.All() {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
@@ -112,45 +112,75 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 // Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
 const MaxLinksFollowed = 63
 
-// FoundLinks are the links and mount points found in one search of the allowed directories.
+// FoundLinks are the links and mount points found in one search of the allowed directories. Callers
+// share them, and must not change them.
 type FoundLinks struct {
-	All    []pathpolicy.FoundLink
-	ByPath map[string]pathpolicy.FoundLink // by win.LowerName of the path
-
-	drivers []*Finder // the drivers whose own directories were also searched
+	searches []linkSearch
+	drivers  []*Finder // the drivers whose own directories were also searched
 }
 
-// newFoundLinks returns the links of a search that included the drivers' own directories.
-func newFoundLinks(all []pathpolicy.FoundLink, drivers []*Finder) FoundLinks {
-	byPath := make(map[string]pathpolicy.FoundLink, len(all))
-	for _, l := range all {
-		byPath[win.LowerName(l.Path.String())] = l
-	}
-	return FoundLinks{all, byPath, drivers}
-}
-
-// FirstOn returns the first link on a path: at a directory above, or at the path itself.
-func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
-	folded := win.LowerName(path)
-	for offset := 0; offset < len(folded); {
-		end := strings.IndexByte(folded[offset:], '\\')
-		if end < 0 {
-			break
-		}
-		offset += end
-		if first, ok = l.ByPath[folded[:offset]]; ok {
-			return first, true
-		}
-		offset++
-	}
-	first, ok = l.ByPath[folded]
-	return first, ok
-}
-
-// linkSearch is the result of a search. incomplete is why links may be missing, or nil.
+// linkSearch is the result of a search, shared by its callers.
 type linkSearch struct {
 	all        []pathpolicy.FoundLink
-	incomplete error
+	byPath     map[string]*pathpolicy.FoundLink // by win.LowerName of the path
+	longest    int                              // the length of the longest key
+	incomplete error                            // why links may be missing, or nil
+}
+
+func newLinkSearch(all []pathpolicy.FoundLink, incomplete error) linkSearch {
+	s := linkSearch{all: all, byPath: make(map[string]*pathpolicy.FoundLink, len(all)), incomplete: incomplete}
+	for i := range all {
+		path := win.LowerName(all[i].Path.String())
+		s.byPath[path] = &all[i]
+		s.longest = max(s.longest, len(path))
+	}
+	return s
+}
+
+// All returns all links.
+func (l FoundLinks) All() iter.Seq[*pathpolicy.FoundLink] {
+	return func(yield func(*pathpolicy.FoundLink) bool) {
+		for _, s := range l.searches {
+			for i := range s.all {
+				if !yield(&s.all[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// At returns the link at a path, or nil.
+func (l FoundLinks) At(path string) *pathpolicy.FoundLink { return l.at(win.LowerName(path)) }
+
+func (l FoundLinks) at(folded string) *pathpolicy.FoundLink {
+	for _, s := range l.searches {
+		if link := s.byPath[folded]; link != nil {
+			return link
+		}
+	}
+	return nil
+}
+
+// FirstOn returns the first link on a path: at a directory above, or at the path itself. If there is
+// none, FirstOn returns nil.
+func (l FoundLinks) FirstOn(path string) *pathpolicy.FoundLink {
+	longest := 0
+	for _, s := range l.searches {
+		longest = max(longest, s.longest)
+	}
+	folded := win.LowerName(path)
+	for end, char := range folded {
+		if end > longest {
+			return nil
+		}
+		if char == '\\' {
+			if first := l.at(folded[:end]); first != nil {
+				return first
+			}
+		}
+	}
+	return l.at(folded)
 }
 
 // searchTimeout is the time limit for a search of a driver's own directories.
@@ -182,15 +212,15 @@ func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks
 	if err != nil {
 		return FoundLinks{}, nil, err
 	}
-	all, incomplete := slices.Clone(found.all), f.withoutPath(found.incomplete)
+	all, incomplete := FoundLinks{[]linkSearch{found}, drivers}, f.withoutPath(found.incomplete)
 	for _, driver := range drivers {
 		found, err := driver.search(ctx, driver.driver)
 		if ctx.Err() != nil {
 			return FoundLinks{}, nil, ctx.Err()
 		}
-		all, incomplete = append(all, found.all...), cmp.Or(incomplete, err, found.incomplete)
+		all.searches, incomplete = append(all.searches, found), cmp.Or(incomplete, err, found.incomplete)
 	}
-	return newFoundLinks(all, drivers), incomplete, nil
+	return all, incomplete, nil
 }
 
 // search searches the own directories of the finder's driver or, with the node's finder, the
@@ -204,7 +234,7 @@ func (f *Finder) search(ctx context.Context, key string) (linkSearch, error) {
 	}
 	return searches.Do(ctx, key, func(ctx context.Context) (linkSearch, error) {
 		all, incomplete, err := f.paths.Links(ctx, f.sys)
-		return linkSearch{all, incomplete}, err
+		return newLinkSearch(all, incomplete), err
 	})
 }
 
@@ -230,7 +260,7 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
 	}
-	for _, l := range links.All {
+	for l := range links.All() {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
@@ -285,7 +315,7 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 
 // finderFor returns the finder for following a link: of the driver whose own directories hold the
 // link or its target.
-func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
+func (f *Finder) finderFor(l *pathpolicy.FoundLink) *Finder {
 	for _, path := range []pathpolicy.Path{l.Path, l.Link.Path} {
 		if owner := f.drivers[f.paths.DriverOf(path)]; f.driver == "" && owner != nil {
 			return owner
@@ -296,7 +326,7 @@ func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
 
 // ExplainEmpty says why a link leads to nothing; "" if the link leads to a volume, a share or
 // files.
-func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reason string, _ error) {
+func (f *Finder) ExplainEmpty(ctx context.Context, l *pathpolicy.FoundLink) (reason string, _ error) {
 	if l.Link.Kind != pathpolicy.LinkInside {
 		return "", nil
 	}
@@ -307,7 +337,7 @@ func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reas
 // LinksToVolumeAmong returns the links that lead to a volume, among all links in the allowed
 // directories.
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
-	for _, l := range all.All {
+	for l := range all.All() {
 		if l.Link.IsMountPoint() {
 			continue
 		}
@@ -336,7 +366,7 @@ func unknownLinks(err error) error {
 // points on the way from all. Further links are read only on a way without any of these: links
 // inside another volume or share belong to its pods, and are no use of this volume. A way through a
 // driver's unsearched directories is ignored too.
-func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
+func (f *Finder) leadsTo(ctx context.Context, l *pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
 	for range MaxLinksFollowed {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
@@ -351,8 +381,8 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 		if driver != "" && !slices.ContainsFunc(all.drivers, isSearched) {
 			return false, nil
 		}
-		next, ok := all.FirstOn(to.String())
-		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
+		next := all.FirstOn(to.String())
+		if next == nil || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
 			leads, err := f.finderFor(l).resolvesTo(ctx, to, id)
 			if driver != f.driver {
 				err = f.withoutPath(err)

@@ -362,6 +362,36 @@ func TestLinksToVolume(t *testing.T) {
 	}
 }
 
+// Calls that share a search share its links, too: with many links, each call would otherwise take megabytes.
+func TestCallsShareLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(t)
+		simtest.Must(t, s.sim.Symlink(simtest.Kubelet+`\link`, simtest.Kubelet, true))
+		simtest.Must(t, s.sim.Symlink(directoryOf("blue")+`\link`, simtest.Kubelet, true))
+		finder := s.own["blue"]
+		s.sim.OnCall(func(winsim.Call) { time.Sleep(time.Millisecond) }) // in virtual time, so that calls meet in a search
+		var found [3][]*pathpolicy.FoundLink
+		var all sync.WaitGroup
+		for i := range found {
+			all.Go(func() {
+				links, incomplete, err := finder.AllLinks(t.Context())
+				simtest.Must(t, errors.Join(incomplete, err))
+				found[i] = slices.Collect(links.All())
+				simtest.Want(t, "the link at its path", links.At(directoryOf("blue")+`\LINK`), found[i][1])
+				simtest.Want(t, "the first link on a path", links.FirstOn(simtest.Kubelet+`\Link\below`), found[i][0])
+				simtest.Want(t, "the first link on another path", links.FirstOn(simtest.Kubelet+`\none\`+strings.Repeat("x", 1000)), nil)
+			})
+			synctest.Wait() // the first one searches, and the others wait for the next search
+		}
+		all.Wait()
+		s.sim.OnCall(nil)
+		simtest.Want(t, "links", len(found[1]), 2)
+		if found[1][0] != found[2][0] || found[0][0] == found[1][0] { // of the search that both have waited for
+			t.Errorf("the calls have the links %p, %p and %p", found[0][0], found[1][0], found[2][0])
+		}
+	})
+}
+
 // Of a chain of links to a volume, those count that can be followed to its end.
 func TestLongChainOfLinks(t *testing.T) {
 	n := newNode(t)
