@@ -135,7 +135,14 @@ func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target s
 type ShareLinks struct {
 	// Incomplete says why links may be missing; nil if all are known.
 	Incomplete error
-	ways       [][]string // for each link: its path, and the paths of the links by which it leads to the share
+	ways       []*way
+}
+
+// way is a link that leads to a share, and the rest of its way. At the share, all fields are zero.
+type way struct {
+	link   *pathpolicy.FoundLink
+	rest   *way
+	length int // in links
 }
 
 // LinksToShare returns the links that lead to a share.
@@ -146,57 +153,79 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (
 		return to, err
 	}
 	to.Incomplete = incomplete
+	known := make(map[*pathpolicy.FoundLink]*way)
 	for l := range all.All() {
-		if chain, leads := wayToShare(l, all); leads == share.Root {
-			to.ways = append(to.ways, chain)
+		if err := ctx.Err(); err != nil {
+			return to, err
+		}
+		if found := wayToShare(l, share.Root, all, known); found != nil {
+			to.ways = append(to.ways, found)
 		}
 	}
 	return to, nil
 }
 
-// wayToShare returns the root of the share at the end of a link, and the links on the way. If the
-// link leads elsewhere, root is "".
-func wayToShare(l *pathpolicy.FoundLink, all usage.FoundLinks) (chain []string, root string) {
-	for len(chain) < usage.MaxLinksFollowed { // longer ways are circles or count as leading elsewhere
-		chain = append(chain, l.Path.String())
-		if remote, ok := ShareOf(l.Link); ok {
-			return chain, remote.Root()
+// wayToShare returns the way of a link to the share with a root, or nil if the link leads elsewhere.
+// known has the ways of the links followed before, and gets those of all links on the way: a chain
+// is followed once, however many links lead into it.
+func wayToShare(l *pathpolicy.FoundLink, root string, all usage.FoundLinks, known map[*pathpolicy.FoundLink]*way) (rest *way) {
+	var followed []*pathpolicy.FoundLink
+	for l != nil {
+		isKnown := false
+		if rest, isKnown = known[l]; isKnown {
+			break
 		}
-		if l.Link.Kind != pathpolicy.LinkInside {
-			return nil, ""
+		known[l] = nil // a circle ends here
+		followed = append(followed, l)
+		remote, isShare := ShareOf(l.Link)
+		if isShare && remote.Root() == root {
+			rest = new(way)
 		}
-		if l = all.FirstOn(l.Link.Path.String()); l == nil {
-			return nil, ""
+		if isShare || l.Link.Kind != pathpolicy.LinkInside {
+			break
 		}
+		l = all.FirstOn(l.Link.Path.String())
 	}
-	return nil, ""
+	for _, link := range slices.Backward(followed) {
+		if rest == nil || rest.length == usage.MaxLinksFollowed { // longer ways count as leading elsewhere
+			return nil
+		}
+		rest = &way{link, rest, rest.length + 1}
+		known[link] = rest
+	}
+	return rest
 }
 
 // Paths returns the paths of the links.
 func (l ShareLinks) Paths() (paths []string) {
-	for _, chain := range l.ways {
-		paths = append(paths, chain[0])
+	for _, w := range l.ways {
+		paths = append(paths, w.link.Path.String())
 	}
 	return paths
 }
 
 // At reports whether one of the links is at a path.
 func (l ShareLinks) At(path pathpolicy.Path) bool {
-	return slices.ContainsFunc(l.ways, func(chain []string) bool { return win.SameName(chain[0], path.String()) })
+	return slices.ContainsFunc(l.ways, func(w *way) bool { return w.link.Path.Equal(path) })
 }
 
 // Except returns all links but the link at a path.
 func (l ShareLinks) Except(path pathpolicy.Path) ShareLinks {
-	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
-		func(chain []string) bool { return win.SameName(chain[0], path.String()) })
+	l.ways = slices.DeleteFunc(slices.Clone(l.ways), func(w *way) bool { return w.link.Path.Equal(path) })
 	return l
 }
 
 // By returns the paths of the links that lead to the share through the link at a path.
 func (l ShareLinks) By(path pathpolicy.Path) (paths []string) {
-	for _, chain := range l.ways {
-		if slices.ContainsFunc(chain[1:], func(p string) bool { return win.SameName(p, path.String()) }) {
-			paths = append(paths, chain[0])
+	index := slices.IndexFunc(l.ways, func(w *way) bool { return w.link.Path.Equal(path) })
+	if index < 0 {
+		return nil
+	}
+	for _, w := range l.ways {
+		for rest := w.rest; rest != nil; rest = rest.rest {
+			if rest == l.ways[index] {
+				paths = append(paths, w.link.Path.String())
+			}
 		}
 	}
 	return paths

@@ -6,6 +6,7 @@ package shares_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -477,6 +478,49 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 				t.Errorf("it wasn't mapped any more, and isn't made: %v", err)
 			}
 		}
+	}
+}
+
+// A chain of links to a share is followed once, however many links lead into it.
+func TestManyLinksIntoChain(t *testing.T) {
+	const planted = 200
+	data, err := win.ParseUNC(`\\server\data`)
+	must(t, err)
+	perLink := func(chain int) uint64 {
+		sys, m := newMapped(t)
+		dir := kubelet + `\plugins\` + strings.Repeat("d", 200)
+		must(t, sys.MkdirAll(dir))
+		last := data.String() + `\`
+		for i := range chain {
+			must(t, sys.Symlink(fmt.Sprint(dir, `\chain`, i), last, true))
+			last = fmt.Sprint(dir, `\chain`, i)
+		}
+		for i := range planted {
+			must(t, sys.Symlink(fmt.Sprint(dir, `\planted`, i), last, true))
+		}
+		circle := fmt.Sprint(dir, `\circle`)
+		must(t, sys.Symlink(circle+"1", circle+"2", true))
+		must(t, sys.Symlink(circle+"2", circle+"1", true))
+		r, err := m.LockForRemoval(t.Context(), data)
+		must(t, err)
+		defer r.Release()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		links, err := m.LinksToShare(t.Context(), r.Share)
+		runtime.ReadMemStats(&after)
+		must(t, errors.Join(err, links.Incomplete))
+		simtest.Want(t, "links", len(links.Paths()), chain+planted)
+		first, err := pathpolicy.Default().Parse(dir+`\chain0`, pathpolicy.MaxPath)
+		must(t, err)
+		simtest.Want(t, "it is one of them", links.At(first), true)
+		simtest.Want(t, "links by the first one", len(links.By(first)), chain+planted-1)
+		simtest.Want(t, "links without the first one", len(links.Except(first).Paths()), chain+planted-1)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(chain+planted)
+	}
+	short, long := perLink(1), perLink(usage.MaxLinksFollowed-1)
+	t.Logf("%d bytes for each link, and %d with a long chain", short, long)
+	if long > short*3/2 {
+		t.Errorf("with a long chain, a link takes %d bytes, else %d", long, short)
 	}
 }
 
