@@ -337,18 +337,19 @@ func (f *Finder) ExplainEmpty(ctx context.Context, l *pathpolicy.FoundLink) (rea
 // LinksToVolumeAmong returns the links that lead to a volume, among all links in the allowed
 // directories.
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
+	known := make(map[*pathpolicy.FoundLink]int)
 	for l := range all.All() {
 		if l.Link.IsMountPoint() {
 			continue
 		}
-		leads, err := f.leadsTo(ctx, l, id, all)
+		length, err := f.wayToVolume(ctx, l, id, all, known)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err != nil {
 			return nil, unknownLinks(err)
 		}
-		if leads {
+		if length > 0 {
 			links = append(links, l.Path.String())
 		}
 	}
@@ -362,36 +363,68 @@ func unknownLinks(err error) error {
 	}
 }
 
-// leadsTo reports whether a link leads to a volume or into it. leadsTo takes the links and mount
-// points on the way from all. Further links are read only on a way without any of these: links
-// inside another volume or share belong to its pods, and are no use of this volume. A way through a
-// driver's unsearched directories is ignored too.
-func (f *Finder) leadsTo(ctx context.Context, l *pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
-	for range MaxLinksFollowed {
-		switch l.Link.Kind {
-		case pathpolicy.LinkToVolume:
-			return id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
-		case pathpolicy.LinkInside:
-		default:
-			return false, nil
+// wayToVolume returns the number of links and mount points on the way of a link to a volume or into
+// it; 0 if the link leads elsewhere. known has the results for the links followed before, and gets
+// those for all links on the way: a chain is followed once, however many links lead into it.
+func (f *Finder) wayToVolume(ctx context.Context, l *pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks,
+	known map[*pathpolicy.FoundLink]int) (length int, _ error) {
+	var followed []*pathpolicy.FoundLink
+	for l != nil {
+		isKnown := false
+		if length, isKnown = known[l]; isKnown {
+			break
 		}
-		to := l.Link.Path
-		driver := f.paths.DriverOf(to)
-		isSearched := func(searched *Finder) bool { return searched.driver == driver }
-		if driver != "" && !slices.ContainsFunc(all.drivers, isSearched) {
-			return false, nil
+		known[l] = 0 // a circle ends here
+		next, leads, err := f.follow(ctx, l, id, all)
+		if err != nil {
+			return 0, err
 		}
-		next := all.FirstOn(to.String())
-		if next == nil || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
-			leads, err := f.finderFor(l).resolvesTo(ctx, to, id)
-			if driver != f.driver {
-				err = f.withoutPath(err)
-			}
-			return leads, err
+		if leads {
+			length = 1
+			known[l] = length
+			break
 		}
+		followed = append(followed, l)
 		l = next
 	}
-	return false, nil // a circle, or too long
+	for _, link := range slices.Backward(followed) {
+		if length == 0 || length == MaxLinksFollowed { // a longer way counts as leading elsewhere
+			return 0, nil
+		}
+		length++
+		known[link] = length
+	}
+	return length, nil
+}
+
+// follow returns the next link or mount point on the way of a link, or nil at its end, and reports
+// whether the end lies on a volume. follow takes links and mount points from all. Further links are
+// read only on a way without any of these: links inside another volume or share belong to its pods,
+// and are no use of this volume. A way through a driver's unsearched directories is ignored too.
+func (f *Finder) follow(ctx context.Context, l *pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (
+	next *pathpolicy.FoundLink, leads bool, _ error) {
+	switch l.Link.Kind {
+	case pathpolicy.LinkToVolume:
+		return nil, id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
+	case pathpolicy.LinkInside:
+	default:
+		return nil, false, nil
+	}
+	to := l.Link.Path
+	driver := f.paths.DriverOf(to)
+	isSearched := func(searched *Finder) bool { return searched.driver == driver }
+	if driver != "" && !slices.ContainsFunc(all.drivers, isSearched) {
+		return nil, false, nil
+	}
+	next = all.FirstOn(to.String())
+	if next != nil && (next.Link.Kind != pathpolicy.LinkInside || next.Path.Equal(to)) {
+		return next, false, nil
+	}
+	leads, err := f.finderFor(l).resolvesTo(ctx, to, id)
+	if driver != f.driver {
+		err = f.withoutPath(err)
+	}
+	return nil, leads, err
 }
 
 // resolvesTo reports whether a path leads to a volume or into it.

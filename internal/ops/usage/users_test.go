@@ -392,6 +392,34 @@ func TestCallsShareLinks(t *testing.T) {
 	})
 }
 
+// The end of a chain of links is looked at once, however many links lead into it.
+func TestManyLinksIntoChain(t *testing.T) {
+	following := func(planted int) (calls int) {
+		n := newNode(t)
+		finder := usage.DefaultFinder(n.sim)
+		simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet+`\plain`))
+		for i := range planted {
+			simtest.Must(t, n.sim.Symlink(fmt.Sprint(simtest.Kubelet, `\`, i), simtest.Kubelet+`\chain`, true))
+		}
+		simtest.Must(t, n.sim.Symlink(simtest.Kubelet+`\chain`, simtest.Kubelet+`\plain\below`, true))
+		simtest.Must(t, n.sim.Symlink(simtest.Kubelet+`\circle`, simtest.Kubelet+`\circle\below`, true))
+		count := func(f func() error) int {
+			calls := 0
+			n.sim.OnCall(func(winsim.Call) { calls++ })
+			simtest.Must(t, f())
+			n.sim.OnCall(nil)
+			return calls
+		}
+		search := count(func() error { return second(finder.AllLinks(t.Context())) })
+		return count(func() error { _, err := finder.LinksToVolume(t.Context(), n.id); return err }) - search
+	}
+	few := following(1)
+	if few == 0 {
+		t.Error("the end of the chain isn't looked at")
+	}
+	simtest.Want(t, "calls to follow many links", following(100), few)
+}
+
 // Of a chain of links to a volume, those count that can be followed to its end.
 func TestLongChainOfLinks(t *testing.T) {
 	n := newNode(t)
