@@ -81,7 +81,7 @@ type Staging struct {
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
 	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]initiator.LUN]
-	lists   operation.NextRun[struct{}, csiproxy.VolumeList]
+	lists   operation.NextRun[bool, csiproxy.VolumeList] // by whether a list is about leftovers
 }
 
 // NewStaging returns the tasks, using the operations in g.
