@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -475,6 +477,49 @@ func TestOwnerOfWhatHasLeft(t *testing.T) {
 		simtest.Must(t, err)
 		simtest.Want(t, "links, when the "+name+" has left", links, []string{simtest.Kubelet + `\link`})
 	}
+}
+
+// Few calls of a driver hold links while Windows doesn't answer. Further ones wait, and those of another driver don't.
+func TestCallsThatFollowLinksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(t)
+		hangs := directoryOf("blue") + `\kubernetes.io~secret` // isn't searched
+		simtest.Must(t, s.sim.MkdirAll(hangs))
+		simtest.Must(t, s.sim.Symlink(directoryOf("blue")+`\link`, hangs+`\below`, true))
+		var hanging atomic.Int64
+		release := make(chan struct{})
+		s.sim.OnCall(func(c winsim.Call) {
+			if strings.Contains(c.Object, "secret") {
+				hanging.Add(1)
+				<-release
+			}
+		})
+		var calls sync.WaitGroup
+		for range 2 * 8 {
+			calls.Go(func() {
+				_, err := s.own["blue"].LinksToVolume(t.Context(), s.volumes["blue"])
+				simtest.Must(t, err)
+			})
+			synctest.Wait()
+		}
+		simtest.Want(t, "hanging calls", hanging.Load(), 8)
+		for _, ask := range []func(ctx context.Context) error{
+			func(ctx context.Context) error {
+				_, err := s.own["blue"].LinksToVolume(ctx, s.volumes["blue"])
+				return err
+			},
+			func(ctx context.Context) error { _, err := s.own["blue"].MountsOf(ctx, 1); return err },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			simtest.WantErrorOf(t, "one more call", ask(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+		_, err := s.own["red"].LinksToVolume(t.Context(), s.volumes["red"])
+		simtest.Must(t, err)
+		close(release)
+		calls.Wait()
+		s.sim.OnCall(nil)
+	})
 }
 
 // A link into the directories of another driver is followed by the driver that asks, to which these aren't there.

@@ -76,7 +76,12 @@ type Finder struct {
 	// own calls: many calls of one driver, such as queries for Windows' disks, delay only that
 	// driver.
 	whole System
+
+	following chan struct{} // a place for each call that follows links, shared by the driver's calls
 }
+
+// maxFollowing is how many calls of a driver follow links at a time.
+const maxFollowing = 8
 
 // NewFinder returns the finder for the node.
 func NewFinder(shared *SharedFinder) *Finder {
@@ -94,7 +99,7 @@ func (f *Finder) ofNode() *Finder {
 // contents of the driver's directories can thus neither use up the Windows calls of other drivers
 // nor lead those calls elsewhere. Queries about the whole node use whole.
 func FinderForDriver(shared *SharedFinder, driver string, sys, whole System, paths *pathpolicy.Policy) *Finder {
-	f := &Finder{shared, driver, sys, paths, whole}
+	f := &Finder{shared, driver, sys, paths, whole, make(chan struct{}, maxFollowing)}
 	shared.drivers[driver] = f
 	return f
 }

@@ -256,6 +256,11 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 	if err != nil {
 		return nil, err
 	}
+	end, err := f.beginFollowing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	links, incomplete, err := f.Links(ctx, owner)
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
@@ -303,6 +308,11 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 	if err != nil {
 		return nil, unknownLinks(err)
 	}
+	end, err := f.beginFollowing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	all, incomplete, err := f.Links(ctx, owner)
 	if err != nil {
 		return nil, err
@@ -311,6 +321,20 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 		return nil, unknownLinks(incomplete)
 	}
 	return f.LinksToVolumeAmong(ctx, all, id)
+}
+
+// beginFollowing waits until fewer than maxFollowing calls of the finder's driver follow links. Each
+// of them holds the links of its search. Calls at the shared endpoints are unlimited.
+func (f *Finder) beginFollowing(ctx context.Context) (end func(), _ error) {
+	if f.driver == "" {
+		return func() {}, nil
+	}
+	select {
+	case f.following <- struct{}{}:
+		return func() { <-f.following }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // finderFor returns the finder for following a link: of the driver whose own directories hold the
