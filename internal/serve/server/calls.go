@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
@@ -18,6 +20,10 @@ import (
 // DefaultMaxCalls is the default limit for calls in progress at all endpoints together. Five
 // drivers with one call for each of 110 volumes at one time stay below the limit.
 const DefaultMaxCalls = 1024
+
+// maxRequestsBytes limits the encoded requests of the calls in progress at all endpoints together.
+// The usual request has a few hundred bytes, and stays in memory while its call hangs.
+const maxRequestsBytes = 16 << 20
 
 // maxStreams limits the streaming calls in progress at all endpoints together: WatchDisks, health
 // watches and reflection. Streaming calls last for hours, and so have a limit of their own. A
@@ -46,6 +52,7 @@ type calls struct {
 
 	mu      sync.Mutex // guards all below
 	running list.List  // of time.Time, when each call began; the oldest first
+	bytes   int        // of the requests of the running calls
 	streams int
 	refused map[string]int
 }
@@ -57,8 +64,9 @@ func newCalls(limit int) *calls {
 	return &calls{limit: limit, refused: map[string]int{RefusedCalls: 0, RefusedStreams: 0}}
 }
 
-// begin counts a call until end is called. Beyond the limit, begin returns an error.
-func (c *calls) begin() (end func(), err error) {
+// begin counts a call until end is called. Beyond the limits, begin returns an error.
+func (c *calls) begin(request any) (end func(), err error) {
+	size := proto.Size(request.(proto.Message))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running.Len() >= c.limit {
@@ -68,11 +76,19 @@ func (c *calls) begin() (end func(), err error) {
 				"metric csi_proxy_windows_hanging_call_start_time_seconds names the calls that Windows doesn't answer",
 			c.running.Len(), c.limit)
 	}
+	if c.bytes+size > maxRequestsBytes {
+		c.refused[RefusedCalls]++
+		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the requests of the calls under way have %d bytes, and with this one more than %d: try again when some of them have ended",
+			c.bytes, maxRequestsBytes)
+	}
 	call := c.running.PushBack(time.Now())
+	c.bytes += size
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.running.Remove(call)
+		c.bytes -= size
 	}, nil
 }
 

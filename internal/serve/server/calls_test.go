@@ -4,6 +4,8 @@
 package server
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,37 @@ func TestCallsAreBounded(t *testing.T) {
 		}
 		if calls := r.server.Calls(); calls.Running != 0 || calls.Oldest != 0 {
 			t.Errorf("in the end, the server counts %+v", calls)
+		}
+		r.end()
+	})
+}
+
+// The requests of all calls under way are bounded together.
+func TestRequestsOfCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = 100 << 10
+		w := newWaiting()
+		r := start(t, w.say)
+		client := r.dial()
+		defer client.Close()
+		for range maxRequestsBytes / length {
+			go say(t.Context(), client, strings.Repeat("x", length-8)) // 4 bytes are added
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := say(ctx, client, strings.Repeat("x", length))
+		wantCode(t, err, codes.ResourceExhausted)
+		if _, err := say(t.Context(), client, "at once"); err != nil {
+			t.Errorf("a small request gives %v", err)
+		}
+		if calls := r.server.Calls(); calls.Running != maxRequestsBytes/length || calls.Refused[RefusedCalls] != 1 {
+			t.Errorf("the server counts %+v", calls)
+		}
+		close(w.release)
+		synctest.Wait()
+		if _, err := say(t.Context(), client, strings.Repeat("x", length)); err != nil {
+			t.Errorf("when the others have ended, a large request gives %v", err)
 		}
 		r.end()
 	})

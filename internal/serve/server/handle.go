@@ -23,7 +23,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	resp any, err error) {
 	defer s.recoverPanic(info.FullMethod, &err)
 	unfinishedOf(ctx).finish()
-	end, err := s.calls.begin()
+	end, err := s.calls.begin(req)
 	if err != nil {
 		return nil, s.refuse(info.FullMethod, err)
 	}
