@@ -218,7 +218,7 @@ func (s *shared) whole() part {
 func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
 	// Each driver has its own calls: hanging calls delay only this driver.
-	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
+	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log).ForDriver()
 	sys := scope.NewSystem(p.calls, s.owners, driver, func(ctx context.Context, listed []string) (map[string]bool, error) {
 		return s.paths.DriversAt(ctx, p.calls, listed)
 	})

@@ -153,6 +153,9 @@ var (
 // Callers share results, but only of a query that begins after the call: the caller may have
 // changed a device right before.
 func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]found, error) {
+	if driver != "" {
+		ctx = operation.ForDriver(ctx)
+	}
 	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]found, error) {
 		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {

@@ -45,6 +45,9 @@ func (l *DriverLocks) Owners(driver, owner string, isKnown bool) []string {
 // lock, Lock holds none: otherwise one driver would wait for another by way of the node.
 func (l *DriverLocks) Lock(ctx context.Context, owners []string, key, object string) (unlock func(), _ error) {
 	awaited := owners[0]
+	if awaited != "" {
+		ctx = ForDriver(ctx) // the node's call with the lock may be busy with another driver's object
+	}
 	for {
 		unlockAwaited, err := l.locks.Lock(ctx, awaited+"\x00"+key, object)
 		if err != nil {

@@ -73,7 +73,7 @@ func (l *Locks) giveUp(ctx context.Context, key string, k *lock, object string) 
 		name = holder.operation
 	}
 	return fmt.Errorf("%s is held by %s since %s: %w", object, name, since.UTC().Format(time.RFC3339),
-		holder.late(ctx.Err()))
+		holder.late(ctx, ctx.Err()))
 }
 
 func (l *Locks) setHolder(k *lock, holder *Tracker) {

@@ -111,6 +111,6 @@ func (run *sharedRun) wait(ctx context.Context, timeout time.Duration) error {
 	case <-run.ended:
 		return nil
 	case <-ctx.Done():
-		return run.tracker.late(context.Cause(ctx))
+		return run.tracker.late(ctx, context.Cause(ctx))
 	}
 }

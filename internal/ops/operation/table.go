@@ -21,13 +21,35 @@ type Call struct {
 	Name   string // one of win.CallNames
 	Object string
 	Since  time.Time
+
+	isOfDriver bool // made on behalf of a driver
 }
+
+// ForDriver returns a context for work on behalf of a driver. Errors of the work name calls to
+// Windows without their objects, which may belong to other drivers.
+func ForDriver(ctx context.Context) context.Context {
+	return context.WithValue(ctx, driverKey{}, true)
+}
+
+type driverKey struct{}
+
+// isForDriver reports whether ctx is from ForDriver.
+func isForDriver(ctx context.Context) bool { return ctx.Value(driverKey{}) != nil }
 
 // String describes an unanswered call in messages. The text is constant for a call: Kubernetes
 // makes an event of each new text.
 func (c Call) String() string {
-	return fmt.Sprintf("Windows has not answered %s on %s since %s", c.Name, quote.Text(c.Object),
-		c.Since.UTC().Format(time.RFC3339))
+	name := c.Name
+	if !c.isOfDriver {
+		name += " on " + quote.Text(c.Object)
+	}
+	return fmt.Sprintf("Windows has not answered %s since %s", name, c.Since.UTC().Format(time.RFC3339))
+}
+
+// forCaller returns the call for errors of a caller, which may be a driver.
+func (c Call) forCaller(isDriver bool) Call {
+	c.isOfDriver = c.isOfDriver || isDriver
+	return c
 }
 
 // Refusal is the error for a refused call that would hang like c.
@@ -47,7 +69,8 @@ type call struct {
 
 // table has the calls under way or waiting to begin.
 type table struct {
-	log *slog.Logger
+	log        *slog.Logger
+	isOfDriver bool // all calls are made on behalf of a driver
 
 	mu       sync.Mutex         // guards all below; held for moments
 	objects  map[string][]*call // calls under way on each object, oldest first
@@ -64,7 +87,7 @@ func newTable(log *slog.Logger) *table { return &table{log: log, objects: make(m
 // enter waits until a call may begin, and records its beginning. The caller then makes the call and
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
-	c := &call{Call: Call{Name: name, Object: o.name}, share: o.share}
+	c := &call{Call: Call{Name: name, Object: o.name, isOfDriver: t.isOfDriver || isForDriver(ctx)}, share: o.share}
 	t.mu.Lock()
 	begun, refusal := t.tryBegin(c)
 	if !begun && refusal == nil {
@@ -84,7 +107,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 	defer t.mu.Unlock()
 	err := ctx.Err()
 	if underWay := t.objects[o.name]; len(underWay) > 0 {
-		err = fmt.Errorf("%v: %w", underWay[0], err)
+		err = fmt.Errorf("%v: %w", underWay[0].forCaller(c.isOfDriver), err)
 	}
 	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
@@ -96,7 +119,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 
 // tryBegin begins a call if there is room. A non-nil error refuses the call.
 func (t *table) tryBegin(c *call) (begun bool, refusal error) {
-	if err := t.hanging(c.Name, c.Object); err != nil {
+	if err := t.hanging(c.Call); err != nil {
 		return false, err
 	}
 	if !t.room(c) {
@@ -124,30 +147,30 @@ func (t *table) admit() {
 	})
 }
 
-// hanging returns a refusal if a call with this name on the object is overdue: a second call would
-// hang too.
-func (t *table) hanging(name, object string) error {
-	if t.overdue == 0 || oneAtATime[name] {
+// hanging returns a refusal if the same call on the object is overdue: a second call would hang too.
+func (t *table) hanging(next Call) error {
+	if t.overdue == 0 || oneAtATime[next.Name] {
 		return nil
 	}
-	for _, c := range t.objects[object] {
-		if c.Name == name && c.overdue {
+	for _, c := range t.objects[next.Object] {
+		if c.Name == next.Name && c.overdue {
 			t.refused++
-			return c.Refusal()
+			return c.forCaller(next.isOfDriver).Refusal()
 		}
 	}
 	return nil
 }
 
-// hangingOnTheWay is hanging for each directory on path after the first bytes.
-func (t *table) hangingOnTheWay(name, path string, first int) error {
+// hangingOnTheWay is hanging for a call on each directory on path after the first bytes.
+func (t *table) hangingOnTheWay(next Call, path string, first int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := first; i < len(path) && t.overdue > 0; i++ {
 		if path[i] != '\\' {
 			continue
 		}
-		if err := t.hanging(name, pathObject(path[:i]).name); err != nil {
+		next.Object = pathObject(path[:i]).name
+		if err := t.hanging(next); err != nil {
 			return err
 		}
 	}

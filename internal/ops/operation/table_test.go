@@ -440,7 +440,7 @@ func TestOldestCall(t *testing.T) {
 			if c.Object != object || ok != (object != "") {
 				t.Errorf("%s: the oldest call is %v, want one on %q", when, c, object)
 			}
-			err := tracker.late(winerr.ErrorBusy)
+			err := tracker.late(t.Context(), winerr.ErrorBusy)
 			if !errors.Is(err, winerr.ErrorBusy) || !strings.Contains(err.Error(), object) || !ok && err != winerr.ErrorBusy {
 				t.Errorf("%s: %v", when, err)
 			}
@@ -486,7 +486,7 @@ func TestHangingOnTheWay(t *testing.T) {
 				{win.CallOpenAt, `C:\dir\hangs`, false}, // which the call itself is about
 			} {
 				before := table.load().Refused
-				err := table.hangingOnTheWay(call.name, call.path, len(`C:`)+1)
+				err := table.hangingOnTheWay(Call{Name: call.name}, call.path, len(`C:`)+1)
 				if errors.Is(err, csiproxy.ErrUnavailable) != call.refused || (table.load().Refused > before) != call.refused {
 					t.Errorf("overdue: %v, %s of %s: %v", overdue, call.name, call.path, err)
 				}
@@ -562,3 +562,61 @@ func TestBusyIsNotHung(t *testing.T) {
 		})
 	}
 }
+
+// A driver isn't told which object another caller's call hangs on, however the driver meets the call.
+func TestDriverLearnsNoObject(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, _ *silent, sys *Windows) {
+		var locks DriverLocks
+		var runs NextRun[string, struct{}]
+		askFor := func(path string) func(ctx context.Context) (struct{}, error) {
+			return func(ctx context.Context) (struct{}, error) {
+				_, err := sys.FileAttributes(ctx, path)
+				return struct{}{}, err
+			}
+		}
+		ask := askFor(`C:\hangs`)
+		for range maxOfObject {
+			go ask(t.Context())
+		}
+		go runs.Do(t.Context(), "run", askFor(`C:\hangs too`))
+		lockedCtx, locked := WithTracker(t.Context())
+		locked.operation = "StageVolume"
+		if _, err := locks.Lock(lockedCtx, []string{"", "blue"}, "3", "disk 3"); err != nil {
+			t.Fatal(err)
+		}
+		go askFor(`C:\hangs as well`)(lockedCtx)
+		synctest.Wait()
+		for name, meet := range map[string]func(ctx context.Context) error{
+			"no room": func(ctx context.Context) error { return second(sys.FileAttributes(ctx, `C:\hangs`)) },
+			"run":     func(ctx context.Context) error { return second(runs.Do(ctx, "run", nil)) },
+			"lock":    func(ctx context.Context) error { return second(locks.Lock(ctx, []string{"blue"}, "3", "disk 3")) },
+			"call":    func(ctx context.Context) error { return second(Run(ctx, "Call", askFor(`C:\hangs again`))) },
+		} {
+			for _, isDriver := range []bool{false, true} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				if isDriver {
+					ctx = ForDriver(ctx)
+				}
+				err := meet(ctx)
+				cancel()
+				isNamed := strings.Contains(err.Error(), `GetFileAttributesW on C:\hangs`)
+				if isNamed == (isDriver || name == "lock") || !strings.Contains(err.Error(), "not answered GetFileAttributesW") {
+					t.Errorf("%s, for a driver %v: %v", name, isDriver, err)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		for _, isDriver := range []bool{false, true} {
+			ctx := t.Context()
+			if isDriver {
+				ctx = ForDriver(ctx)
+			}
+			_, err := ask(ctx)
+			if !errors.Is(err, csiproxy.ErrUnavailable) || strings.Contains(err.Error(), "hangs") == isDriver {
+				t.Errorf("refused, for a driver %v: %v", isDriver, err)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -34,10 +34,11 @@ func TrackerOf(ctx context.Context) *Tracker {
 	return t
 }
 
-// late returns err, the error of a context that has ended, with the oldest call in the text.
-func (t *Tracker) late(err error) error {
+// late returns err, the reason for the end of the caller's context ctx, with the oldest call in the
+// text.
+func (t *Tracker) late(ctx context.Context, err error) error {
 	if c, ok := t.Oldest(); ok {
-		return fmt.Errorf("%v: %w", c, err)
+		return fmt.Errorf("%v: %w", c.forCaller(isForDriver(ctx)), err)
 	}
 	return err
 }

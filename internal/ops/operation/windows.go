@@ -39,6 +39,12 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 	return &Windows{sys, newTable(log), observe, log}
 }
 
+// ForDriver makes all calls on behalf of a driver: see the function ForDriver. It returns s.
+func (s *Windows) ForDriver() *Windows {
+	s.table.isOfDriver = true
+	return s
+}
+
 // Load returns how many calls are under way, waiting and refused now.
 func (s *Windows) Load() Load { return s.table.load() }
 
@@ -144,7 +150,8 @@ type file struct {
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (_ win.File, err error) {
 	path := f.path + `\` + name
 	// Windows also opens the directories on the way. If one of them hangs, the call would hang too.
-	if err := f.sys.table.hangingOnTheWay(win.CallOpenAt, path, len(f.path)+1); err != nil {
+	next := Call{Name: win.CallOpenAt, isOfDriver: f.sys.table.isOfDriver || isForDriver(ctx)}
+	if err := f.sys.table.hangingOnTheWay(next, path, len(f.path)+1); err != nil {
 		return nil, err
 	}
 	if len(path) > maxObject {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -208,6 +209,9 @@ func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err er
 }
 
 func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete, err error) {
+	if f.driver != "" {
+		ctx = operation.ForDriver(ctx)
+	}
 	found, err := NewFinder(f.SharedFinder).search(ctx, f.driver)
 	if err != nil {
 		return FoundLinks{}, nil, err
