@@ -542,15 +542,28 @@ func TestUnreadablePodOfAnother(t *testing.T) {
 func TestPlantedMountPointTellsNothing(t *testing.T) {
 	anyGUID := regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f-]{27}`)
 	const missing = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
+	const ofGreen = "green"
 	outcomes := func(volume string) (all []string) {
+		idOf := func(w *tenants, d *tenant) csiproxy.VolumeID {
+			switch volume {
+			case "":
+				return d.volume
+			case ofGreen:
+				w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", ProductID: "Disk 1", Serial: "green"})
+				staged, err := w.node.Storage.StageVolume(context.Background(), csiproxy.StageVolumeRequest{
+					Disk:        csiproxy.Selector{SerialNumber: "green"},
+					StagingPath: simtest.Kubelet + `\plugins\kubernetes.io\csi\green.csi.example.com\1\globalmount`})
+				w.must(err)
+				return staged.VolumeID
+			}
+			return csiproxy.VolumeID(volume)
+		}
 		for _, below := range []string{"", `\x`} {
 			for i := range attemptsAt(nil) {
 				beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
 					planted := dir + `\mount`
 					named := *d
-					if volume != "" {
-						named.volume = csiproxy.VolumeID(volume)
-					}
+					named.volume = idOf(w, d)
 					w.must(w.sim.MkdirAll(planted))
 					w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(named.volume))))
 					w.must(other.have(w.sim, strings.Replace(other.target, "pv-1", "new", 1)))
@@ -566,10 +579,7 @@ func TestPlantedMountPointTellsNothing(t *testing.T) {
 		}
 		for _, removal := range []string{"Rmdir", "UnmountVolume", "UnstageVolume", "CleanUp"} {
 			beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
-				planted, id := dir+`\mount`, csiproxy.VolumeID(volume)
-				if volume == "" {
-					id = d.volume
-				}
+				planted, id := dir+`\mount`, idOf(w, d)
 				w.must(w.sim.MkdirAll(planted))
 				w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(id))))
 				list, err := other.Storage.ListVolumes(t.Context())
@@ -595,10 +605,13 @@ func TestPlantedMountPointTellsNothing(t *testing.T) {
 		}
 		return all
 	}
-	anothers, nobodys := outcomes(""), outcomes(missing)
-	for i := range anothers {
-		if anothers[i] != nobodys[i] {
-			t.Errorf("of another driver's volume:\n%s\nof a missing one:\n%s", anothers[i], nobodys[i])
+	anothers, greens, missings := outcomes(""), outcomes(ofGreen), outcomes(missing)
+	for i := range missings {
+		if anothers[i] != missings[i] {
+			t.Errorf("of another driver's volume:\n%s\nof a missing one:\n%s", anothers[i], missings[i])
+		}
+		if greens[i] != missings[i] {
+			t.Errorf("of a volume of a driver at the shared endpoints:\n%s\nof a missing one:\n%s", greens[i], missings[i])
 		}
 	}
 	if !slices.ContainsFunc(anothers, func(outcome string) bool { return strings.Contains(outcome, "not found") }) {

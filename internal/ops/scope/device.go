@@ -75,7 +75,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 	err = cmp.Or(err, hardware.DescriptorErr)
 	owner := ""
 	if err == nil {
-		owner, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{DeviceHandle: h, Number: numberOf(path), Hardware: hardware})
+		owner, _, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{DeviceHandle: h, Number: numberOf(path), Hardware: hardware})
 	}
 	isSick := err != nil && to == toRelease && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
 	if isSick {

@@ -93,7 +93,8 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 // OwnerOfDisk returns the name of the driver that owns an open disk; "" if there is none. A disk
 // that matches the patterns of several drivers has no owner: a wrong owner could destroy its data.
 func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string, _ error) {
-	return t.ownerOfDisk(ctx, t.sys, d)
+	name, _, err := t.ownerOfDisk(ctx, t.sys, d)
+	return name, err
 }
 
 // LastingOwnerOf is OwnerOfDisk for as long as the disk is there. isKnown is false if the owner is
@@ -110,20 +111,22 @@ func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name stri
 	return name, err == nil
 }
 
-// ownerOfDisk is OwnerOfDisk through sys, the system of the whole node. ownerOfDisk also records
-// the owner.
-func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
+// ownerOfDisk is OwnerOfDisk through sys, the system of the whole node. isKnown is false if the disk
+// has withheld what identifies its owner. ownerOfDisk records a known owner.
+func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, isKnown bool, _ error) {
 	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
-		return "", nil
+		return "", false, nil
 	}
 	disk, err := t.ask(ctx, sys, d)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if name, err = t.ownerOf(disk); err == nil && (name != "" || !t.lacksAddress(disk)) {
+	name, err = t.ownerOf(disk)
+	isKnown = err == nil && (name != "" || !t.lacksAddress(disk))
+	if isKnown {
 		t.lastOwners.Store(d.Number, name)
 	}
-	return name, err
+	return name, isKnown, err
 }
 
 // lacksAddress reports whether a disk has withheld the address by which it may belong to a driver.
@@ -189,18 +192,19 @@ func (t *Table) hasPortalsBeside(name string) bool {
 	return slices.ContainsFunc(t.drivers, func(driver Driver) bool { return driver.Name != name && len(driver.Portals) > 0 })
 }
 
-// OwnerOfNumber is OwnerOfDisk for the disk with the number now.
-func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, err error) {
+// OwnerOfNumber is OwnerOfDisk for the disk with the number now. isKnown is false if the disk has
+// withheld what identifies its owner.
+func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, isKnown bool, err error) {
 	h, err := win.OpenDevice(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer h.Close()
 	hardware, err := opendisk.AskHardware(ctx, h)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return t.OwnerOfDisk(ctx, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
+	return t.ownerOfDisk(ctx, t.sys, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
 }
 
 // isAnswer reports whether an error is the disk's answer to an unknown query.

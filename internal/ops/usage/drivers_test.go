@@ -210,6 +210,18 @@ func TestMissingToDriver(t *testing.T) {
 		"nobody's": {func(s *shared) {
 			s.hide("red")
 			clear(s.owners)
+		}, true, nil},
+		"on a disk that doesn't say whose it is": {func(s *shared) {
+			s.hide("red")
+			for disk := range s.owners {
+				s.owners[disk] = unknownOwner
+			}
+		}, false, csiproxy.ErrUnavailable},
+		"on a disk that leaves": {func(s *shared) {
+			s.hide("red")
+			for disk := range s.owners {
+				s.owners[disk] = goneOwner
+			}
 		}, false, csiproxy.ErrUnavailable},
 		"its own, whose disk has left": {func(s *shared) {
 			for disk, owner := range s.owners {

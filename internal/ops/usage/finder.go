@@ -42,8 +42,9 @@ type SharedFinder struct {
 
 // Owners tells the owning drivers, according to the file of drivers; "" means no driver.
 type Owners interface {
-	// OwnerOfNumber returns the driver of the disk with the number now.
-	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, err error)
+	// OwnerOfNumber returns the driver of the disk with the number now. isKnown is false if the disk
+	// has withheld what identifies its driver.
+	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, isKnown bool, err error)
 	// OwnerOfShare returns the driver of a share, given by a UNC path.
 	OwnerOfShare(path string) (driver string)
 }
@@ -51,8 +52,10 @@ type Owners interface {
 // nobody is the Owners of a node without per-driver endpoints.
 type nobody struct{}
 
-func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, error) { return "", nil }
-func (nobody) OwnerOfShare(string) string                                         { return "" }
+func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, bool, error) {
+	return "", true, nil
+}
+func (nobody) OwnerOfShare(string) string { return "" }
 
 // NewSharedFinder returns the shared part of the finders for the node sys. Links and mount points
 // in the directories of paths count as uses of volumes. owners may be nil.
@@ -109,7 +112,7 @@ func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string
 	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
 	}
-	owner, err := f.owners.OwnerOfNumber(ctx, n)
+	owner, _, err := f.owners.OwnerOfNumber(ctx, n)
 	if winerr.IsGone(err) {
 		return "", nil
 	}

@@ -51,13 +51,13 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 	unopened := &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 		Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
 	if f.driver != "" {
-		node := f.ofNode()
-		extents, err := node.extentsIfThere(ctx, id)
+		ctx = operation.ForDriver(ctx)
+		extents, err := f.ofNode().extentsIfThere(ctx, id)
 		if err != nil || len(extents) == 0 {
 			return err == nil, err
 		}
-		owner, err := node.ownerOfDisk(ctx, extents[0].DiskNumber)
-		if err == nil && (owner == "" || owner == f.driver) { // a sick disk of the driver may seem to have no owner
+		owner, isKnown, err := f.owners.OwnerOfNumber(ctx, extents[0].DiskNumber)
+		if err == nil && (!isKnown || owner == f.driver) || winerr.IsGone(err) {
 			err = unopened
 		}
 		return err == nil, err
