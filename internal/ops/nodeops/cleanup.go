@@ -25,23 +25,44 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftover
 		return csiproxy.Leftovers{}, err
 	}
 	all := csiproxy.Leftovers{IncompleteReason: list.IncompleteReason}
+	var toRemove []int
+	var owners []string
 	for _, m := range list.Mounts {
 		if m.LeftoverReason == "" && m.ForgottenPod == "" {
 			continue
 		}
 		one := csiproxy.Leftover{Mount: m}
 		if remove && m.LeftoverReason != "" {
-			one.Removed, err = s.removeLeftover(ctx, m)
-			if ctx.Err() != nil {
-				return all, ctx.Err()
+			owner := s.ownerOfMount(m)
+			if owner != "" {
+				one.Error = "its removal has not ended in time"
 			}
-			if err != nil {
-				one.Error = err.Error()
-			}
+			toRemove, owners = append(toRemove, len(all.Mounts)), append(owners, owner)
 		}
 		all.Mounts = append(all.Mounts, one)
 	}
-	return all, nil
+	return all, s.askByOwner(ctx, owners, 1, func(ctx context.Context, i int) (func(), error) {
+		one := &all.Mounts[toRemove[i]]
+		removed, err := s.removeLeftover(ctx, one.Mount)
+		return func() {
+			one.Removed, one.Error = removed, ""
+			if err != nil {
+				one.Error = err.Error()
+			}
+		}, ctx.Err()
+	})
+}
+
+// ownerOfMount returns the driver that owns a mount; "" if there is none.
+func (s *Staging) ownerOfMount(m csiproxy.Mount) string {
+	if m.Volume.Share != "" {
+		return s.Users.OwnerOfShare(m.Volume.Share)
+	}
+	path, err := s.Volumes.Parse(m.Path)
+	if err != nil {
+		return s.options.Driver
+	}
+	return s.Paths.DriverOf(path)
 }
 
 // removeLeftover removes a mount if the mount still is a leftover, and reports whether it did.

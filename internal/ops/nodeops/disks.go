@@ -344,7 +344,7 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 		return nil, err
 	}
 	if len(volumes) < len(wanted) {
-		awaited, err := d.options.Users.MountsMissingVolume(ctx)
+		awaited, err := d.options.Users.MountsMissingVolume(ctx, h.Number)
 		if err == nil && awaited {
 			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
 		}

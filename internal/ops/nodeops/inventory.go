@@ -126,7 +126,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {
-		err = incomplete
+		err = incomplete.Any()
 	}
 	if err != nil {
 		return 0, nil, err

@@ -4,6 +4,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -141,15 +142,11 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 		return list, err
 	}
 	found := s.Paths.Own(links.All())
-	mounts := make([]csiproxy.Mount, len(found))
-	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
-		mounts[i], err = s.mounted(ctx, found[i], links)
-		return err
-	})
+	mounts, err := s.mountsAt(ctx, found, links)
 	if err != nil {
 		return list, err
 	}
-	undecided, err := s.markGone(ctx, mounts, found, links, incomplete == nil)
+	undecided, err := s.markGone(ctx, mounts, found, links, incomplete)
 	if err != nil {
 		return list, err
 	}
@@ -157,12 +154,12 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 		undecided = nil
 	}
 	sort.Slice(mounts, func(i, j int) bool { return mounts[i].Path < mounts[j].Path })
-	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil, leftovers)
+	unused, err := s.unusedMappings(ctx, mounts, incomplete, leftovers)
 	if ctx.Err() != nil {
 		return list, ctx.Err()
 	}
 	return csiproxy.VolumeList{Mounts: append(mounts, unused...),
-		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
+		IncompleteReason: incompleteReason(incomplete.Any(), err, undecided)}, nil
 }
 
 // incompleteReason returns why a list is incomplete: links, mappings or leftovers; "" for a
@@ -185,16 +182,17 @@ func incompleteReason(links, mappings, undecided error) string {
 // links: leftovers of ended pods. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is the reason why some mount can't be classified.
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []*pathpolicy.FoundLink,
-	links usage.FoundLinks, complete bool) (undecided, _ error) {
+	links usage.FoundLinks, incomplete usage.Incomplete) (undecided, _ error) {
 	for i, m := range mounts {
-		if !complete || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
+		driver := s.Paths.DriverOf(found[i].Path)
+		if incomplete.For(driver) != nil || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
 			!s.Paths.IsOfKubelet(found[i].Path) {
 			continue
 		}
 		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)
 		var leading []string
 		if gone {
-			leading, err = s.Users.LinksToVolumeAmong(ctx, links, m.Volume.VolumeID)
+			leading, err = s.Users.LinksToVolumeAmong(ctx, links, driver, m.Volume.VolumeID)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -211,17 +209,89 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 // listedAtOnce is how many volumes and shares a list asks concurrently.
 const listedAtOnce = 16
 
+// askByOwner calls ask for each owner's object 0 to len(owners)-1, at most atOnce of an owner at the
+// same time, and runs take one at a time. The node waits for all objects without a driver, and at most
+// silentVolumeTimeout for those of drivers. A driver has only its own objects, and waits for all.
+func (s *Staging) askByOwner(ctx context.Context, owners []string, atOnce int,
+	ask func(ctx context.Context, i int) (take func(), _ error)) error {
+	var own []int
+	count, ofDrivers := 0, make(map[string][]int)
+	for i, owner := range owners {
+		if owner == "" || s.options.Driver != "" {
+			own = append(own, i)
+		} else {
+			count++
+			ofDrivers[owner] = append(ofDrivers[owner], i)
+		}
+	}
+	takes, outcomes := make([]func(), len(owners)), make([]operation.Outcome[struct{}], len(owners))
+	askOne := func(ctx context.Context, i int) error {
+		outcomes[i] = operation.Catch(func() (_ struct{}, err error) {
+			takes[i], err = ask(ctx, i)
+			return struct{}{}, err
+		})
+		return nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- operation.Each(len(own), atOnce, func(k int) error { return askOne(ctx, own[k]) }) }()
+	takeAnswer := func(i int) bool {
+		if _, err := outcomes[i].Get(); err == nil {
+			takes[i]()
+		}
+		return true
+	}
+	operation.AskByOwner(ctx, count, ofDrivers, atOnce, silentVolumeTimeout, askOne, takeAnswer)
+	err := <-ended
+	for _, i := range own {
+		_, ownErr := outcomes[i].Get()
+		err = cmp.Or(err, ownErr)
+		takeAnswer(i)
+	}
+	return cmp.Or(err, ctx.Err())
+}
+
+// mountsAt describes the mounts at the links found, among all links.
+func (s *Staging) mountsAt(ctx context.Context, found []*pathpolicy.FoundLink, all usage.FoundLinks) ([]csiproxy.Mount, error) {
+	mounts, owners := make([]csiproxy.Mount, len(found)), make([]string, len(found))
+	for i, l := range found {
+		mounts[i], owners[i] = s.silentMount(l)
+	}
+	return mounts, s.askByOwner(ctx, owners, listedAtOnce, func(ctx context.Context, i int) (func(), error) {
+		m, err := s.mounted(ctx, found[i], all)
+		return func() { mounts[i] = m }, err
+	})
+}
+
+// silentMount returns the mount at a link whose volume or share has not answered, and the driver that
+// owns the mount.
+func (s *Staging) silentMount(l *pathpolicy.FoundLink) (m csiproxy.Mount, driver string) {
+	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod, Kind: csiproxy.MountKindLink}
+	m.Volume.Conditions = unanswered(csiproxy.ReasonNotAnswering, "it")
+	driver = cmp.Or(s.Paths.DriverOf(l.Path), s.Paths.DriverOf(l.Link.Path))
+	switch {
+	case l.Link.IsMountPoint():
+		m.Kind, m.Volume.VolumeID = csiproxy.MountKindMountPoint, csiproxy.VolumeID(l.Link.Volume)
+	case l.Link.Kind == pathpolicy.LinkToShare:
+		m.Kind = csiproxy.MountKindShare
+		if remote, err := win.ParseUNC(m.Target); err == nil {
+			driver = s.Users.OwnerOfShare(remote.Root())
+			m.Volume = csiproxy.Volume{Share: remote.Root(), Driver: driver,
+				Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}
+		}
+	}
+	return m, driver
+}
+
 // mounted describes the volume or share at the end of l. all has all links and mount points,
 // including l.
 func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usage.FoundLinks) (m csiproxy.Mount, err error) {
-	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
+	m, _ = s.silentMount(l)
+	m.Volume = csiproxy.Volume{}
 	if l.Link.IsMountPoint() {
-		m.Kind = csiproxy.MountKindMountPoint
 		m.Volume, err = s.describe(ctx, csiproxy.VolumeID(l.Link.Volume))
 		return m, err
 	}
 	if l.Link.Kind == pathpolicy.LinkToShare {
-		m.Kind = csiproxy.MountKindShare
 		remote, parseErr := win.ParseUNC(m.Target)
 		if parseErr != nil {
 			return m, nil
@@ -232,7 +302,6 @@ func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usag
 		}
 		return m, ctx.Err()
 	}
-	m.Kind = csiproxy.MountKindLink
 	if l.Link.Kind == pathpolicy.LinkInside {
 		if to := all.At(l.Link.Path.String()); to != nil && to.Link.IsMountPoint() {
 			return m, nil // known to lead to a volume; following the link would take two calls for each directory
@@ -255,11 +324,14 @@ func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usag
 // refuses the mapping: a refused mapping keeps the server from accepting other credentials. If
 // Windows leaves some of these questions unanswered, unusedMappings returns an error.
 func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
-	complete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
+	incomplete usage.Incomplete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
 	mappings, err := s.Mappings.Mapped(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var remotes []win.UNCPath
+	var ofShares []win.SMBMapping
+	var owners []string
 	for _, mapping := range mappings {
 		remote, err := win.ParseUNC(mapping.RemotePath)
 		if err != nil {
@@ -270,14 +342,20 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		}
 		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
 			Volume: csiproxy.Volume{Share: remote.Root(), Unencrypted: !mapping.RequirePrivacy}}
-		if complete {
-			if m.LeftoverReason, err = s.leftoverReason(ctx, mapping, remote, leftovers); err != nil {
-				unknown = err
-			}
-		}
-		unused = append(unused, m)
+		unused, remotes, ofShares = append(unused, m), append(remotes, remote), append(ofShares, mapping)
+		owners = append(owners, s.Users.OwnerOfShare(remote.Root()))
 	}
-	return unused, unknown
+	err = s.askByOwner(ctx, owners, 1, func(ctx context.Context, i int) (func(), error) {
+		if incomplete.For(owners[i]) != nil {
+			return func() {}, nil
+		}
+		reason, err := s.leftoverReason(ctx, ofShares[i], remotes[i], leftovers)
+		return func() {
+			unused[i].LeftoverReason = reason
+			unknown = cmp.Or(err, unknown)
+		}, nil
+	})
+	return unused, cmp.Or(err, unknown)
 }
 
 // isUse reports whether a mount is of a share in a mapping. Mounts never use drive letters.

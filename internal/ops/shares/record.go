@@ -4,6 +4,7 @@
 package shares
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,20 +211,28 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 		m.options.Logger.Warn("skipping a file that isn't a record of an SMB mapping", "directory", recordDirectory,
 			"names", quote.List(others), "count", len(others))
 	}
-	left := maxDropped
+	left, isHeld := maxDropped, make(map[string]bool) // by the driver
 	for _, remote := range shares {
-		if hasPlain(mapped, remote) || !m.paths.HasShare(remote.Root()) {
+		owner := m.options.Users.OwnerOfShare(remote.Root())
+		if hasPlain(mapped, remote) || !m.paths.HasShare(remote.Root()) || isHeld[owner] {
 			continue
 		}
 		if left--; left < 0 {
 			break
 		}
-		if err := m.dropIfStale(ctx, remote); err != nil {
-			return err
+		timeout := staleTimeout
+		if owner != m.options.Users.Driver() {
+			timeout = driversStaleTimeout
+		}
+		if dropErr := m.dropIfStale(ctx, remote, timeout); dropErr != nil {
+			err, isHeld[owner] = cmp.Or(err, dropErr), true
 		}
 	}
-	return nil
+	return err
 }
+
+// driversStaleTimeout is staleTimeout for the node's wait for the locks of a driver.
+const driversStaleTimeout = 50 * time.Millisecond
 
 // staleTimeout is how long a query of mappings waits for the locks to drop a record. The owner of
 // the locks may wait for a silent server. Then the next query drops the record.
@@ -233,8 +242,8 @@ const staleTimeout = time.Second
 // answers may leave a record.
 const maxDropped = 64
 
-func (m *Mappings) dropIfStale(ctx context.Context, remote win.UNCPath) error {
-	soon, cancel := context.WithTimeout(ctx, staleTimeout)
+func (m *Mappings) dropIfStale(ctx context.Context, remote win.UNCPath, timeout time.Duration) error {
+	soon, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	locked, err := m.LockForRemoval(soon, remote)
 	if err != nil {

@@ -107,6 +107,11 @@ func directoryOf(driver string) string { return simtest.Kubelet + `\plugins\` + 
 
 func second(_ usage.FoundLinks, incomplete, err error) error { return errors.Join(incomplete, err) }
 
+func allLinks(ctx context.Context, f *usage.Finder) error {
+	_, incomplete, err := f.AllLinks(ctx)
+	return errors.Join(incomplete.Any(), err)
+}
+
 // What concerns the whole node is asked by calls of the driver, so that many of these keep nobody else waiting.
 func TestDriversAskOfNodeByTheirOwnCalls(t *testing.T) {
 	s := newShared(t)
@@ -120,7 +125,7 @@ func TestDriversAskOfNodeByTheirOwnCalls(t *testing.T) {
 		"SystemDisks":         {func(ctx context.Context) error { _, err := own.SystemDisks(ctx); return err }, 0},
 		"ProtectedDisks":      {func(ctx context.Context) error { _, err := own.ProtectedDisks(ctx); return err }, 0},
 		"IsMissing":           {func(ctx context.Context) error { _, err := own.IsMissing(ctx, s.volumes["blue"]); return err }, 0},
-		"MountsMissingVolume": {func(ctx context.Context) error { _, err := own.MountsMissingVolume(ctx); return err }, search},
+		"MountsMissingVolume": {func(ctx context.Context) error { _, err := own.MountsMissingVolume(ctx, 0); return err }, search},
 	} {
 		before := s.whole.calls
 		simtest.Want(t, name+": calls of the node", s.calls("", func() { simtest.Must(t, test.ask(t.Context())) }), test.callsOfNode)
@@ -145,8 +150,8 @@ func TestDriversAreAskedByTheirOwnSystems(t *testing.T) {
 	explained := make(map[string]string)
 	search := func() {
 		links, incomplete, err := s.node.AllLinks(ctx)
-		simtest.Must(t, errors.Join(incomplete, err))
-		leading, err = s.node.LinksToVolumeAmong(ctx, links, s.volumes["red"])
+		simtest.Must(t, errors.Join(incomplete.Any(), err))
+		leading, err = s.node.LinksToVolumeAmong(ctx, links, "red", s.volumes["red"])
 		simtest.Must(t, err)
 		for l := range links.All() {
 			explained[l.Path.String()], err = s.node.ExplainEmpty(ctx, l)
@@ -154,7 +159,7 @@ func TestDriversAreAskedByTheirOwnSystems(t *testing.T) {
 		}
 	}
 	nobodys := s.calls("", func() { simtest.Must(t, second(s.node.Links(ctx, ""))) })
-	simtest.Want(t, "calls of the node to search all", s.calls("", func() { simtest.Must(t, second(s.node.AllLinks(ctx))) }), nobodys)
+	simtest.Want(t, "calls of the node to search all", s.calls("", func() { simtest.Must(t, allLinks(ctx, s.node)) }), nobodys)
 	before := s.calls("", search)
 	ofDriver := s.calls("blue", search)
 	aside := directoryOf("blue") + `\kubernetes.io~secret`
@@ -267,7 +272,7 @@ func TestMountsMissingToDriver(t *testing.T) {
 			if driver != "" {
 				finder = s.own[driver]
 			}
-			missing, err := finder.MountsMissingVolume(t.Context())
+			missing, err := finder.MountsMissingVolume(t.Context(), 0)
 			simtest.Must(t, err)
 			simtest.Want(t, name+": a missing volume is mounted, to "+driver, missing, want)
 		}
@@ -539,7 +544,7 @@ func TestLinkIntoAnothersDirectoryIsNotFollowed(t *testing.T) {
 	s := newShared(t)
 	simtest.Must(t, s.sim.Symlink(simtest.Kubelet+`\link`, directoryOf("blue")+`\nothing`, true))
 	links, incomplete, err := s.own["red"].AllLinks(t.Context())
-	simtest.Must(t, errors.Join(incomplete, err))
+	simtest.Must(t, errors.Join(incomplete.Any(), err))
 	simtest.Want(t, "calls of the other driver", s.calls("blue", func() {
 		for l := range links.All() {
 			_, err := s.own["red"].ExplainEmpty(t.Context(), l)
@@ -565,14 +570,14 @@ func TestPathsOfOthersInErrors(t *testing.T) {
 		simtest.Must(t, err)
 		_, linksErr := s.own["red"].LinksToVolume(t.Context(), s.volumes["red"])
 		simtest.WantErrorOf(t, name, linksErr, csiproxy.ErrUnavailable)
-		for _, err := range []error{incomplete, linksErr} {
+		for _, err := range []error{incomplete.Any(), linksErr} {
 			if err == nil || strings.Contains(err.Error(), "secret") != c.named {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		_, incomplete, err = s.node.AllLinks(t.Context())
 		simtest.Must(t, err)
-		if incomplete == nil || !strings.Contains(incomplete.Error(), "secret") {
+		if incomplete.Any() == nil || !strings.Contains(incomplete.Any().Error(), "secret") {
 			t.Errorf("%s, to the node: %v", name, incomplete)
 		}
 	}
@@ -596,5 +601,18 @@ func TestPathsOfOthersInErrors(t *testing.T) {
 	simtest.WantErrorOf(t, "the way of a link", err, csiproxy.ErrUnavailable)
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the way of a link: %v", err)
+	}
+}
+
+// A mount point of a missing volume counts for the disks of the driver in whose own directory it is, and for no others.
+func TestMissingVolumeInAnothersDirectory(t *testing.T) {
+	s := newShared(t)
+	path := directoryOf("blue") + `\mount`
+	simtest.Must(t, s.sim.MkdirAll(path))
+	simtest.Must(t, s.sim.SetReparsePoint(path, win.NewMountPoint(`\\?\Volume{00000000-0000-0000-0000-000000000002}\`)))
+	for disk, owner := range s.owners {
+		missing, err := s.node.MountsMissingVolume(t.Context(), disk)
+		simtest.Must(t, err)
+		simtest.Want(t, "a missing volume is mounted, for a disk of "+owner, missing, owner == "blue")
 	}
 }

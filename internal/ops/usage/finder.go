@@ -91,6 +91,9 @@ func NewFinder(shared *SharedFinder) *Finder {
 	return &Finder{SharedFinder: shared, sys: shared.sys, paths: shared.paths, whole: shared.sys}
 }
 
+// Driver returns the finder's driver; "" for the node's finder.
+func (f *Finder) Driver() string { return f.driver }
+
 // ofNode returns the finder for the node with the calls of f.
 func (f *Finder) ofNode() *Finder {
 	return &Finder{SharedFinder: f.SharedFinder, sys: f.whole, paths: f.SharedFinder.paths, whole: f.whole}

@@ -83,11 +83,15 @@ func (f *Finder) Allowed(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), f.SharedFinder.paths.IsListedOutside)
 }
 
-// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. For a
-// driver, only its own directories and the directories without a driver count. If some directories
-// are unreadable, the result is true: a missing volume may be mounted there.
-func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
-	links, incomplete, err := f.AllLinks(ctx)
+// MountsMissingVolume reports whether a missing volume, perhaps of a disk, is mounted in the allowed
+// directories. Only the own directories of the disk's driver and the directories without a driver
+// count. If some of these are unreadable, the result is true: a missing volume may be mounted there.
+func (f *Finder) MountsMissingVolume(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
+	owner, err := f.ownerOfDisk(ctx, n)
+	if err != nil {
+		return true, ctx.Err()
+	}
+	links, incomplete, err := f.Links(ctx, owner)
 	if err != nil || incomplete != nil {
 		return true, err
 	}
@@ -187,6 +191,22 @@ func (l FoundLinks) FirstOn(path string) *pathpolicy.FoundLink {
 // searchTimeout is the time limit for a search of a driver's own directories.
 const searchTimeout = 10 * time.Second
 
+// Incomplete is why links may be missing: in a driver's own directories, by the driver, and in the
+// directories without a driver, by "".
+type Incomplete map[string]error
+
+// For returns why links to a driver's volumes and shares may be missing, or nil. Other drivers'
+// directories have none.
+func (i Incomplete) For(driver string) error { return cmp.Or(i[""], i[driver]) }
+
+// Any returns why any link may be missing, or nil.
+func (i Incomplete) Any() (err error) {
+	for _, driver := range slices.Sorted(maps.Keys(i)) {
+		err = cmp.Or(err, i[driver])
+	}
+	return err
+}
+
 // Links returns the links and mount points in a driver's own directories, and in the directories
 // without a driver. incomplete is why links may be missing, or nil. A driver's finder always uses
 // its own driver.
@@ -195,20 +215,21 @@ func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomp
 	if own := f.drivers[cmp.Or(f.driver, driver)]; own != nil {
 		drivers = append(drivers, own)
 	}
-	return f.findLinks(ctx, drivers)
+	links, reasons, err := f.findLinks(ctx, drivers)
+	return links, reasons.Any(), err
 }
 
-// AllLinks is Links with the own directories of all drivers. For a driver's finder, AllLinks is
-// Links.
-func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
+// AllLinks is Links with the own directories of all drivers. A driver's finder uses its own driver
+// only.
+func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete Incomplete, err error) {
 	if f.driver != "" {
-		return f.Links(ctx, f.driver)
+		return f.findLinks(ctx, []*Finder{f.drivers[f.driver]})
 	}
 	byName := func(a, b *Finder) int { return cmp.Compare(a.driver, b.driver) }
 	return f.findLinks(ctx, slices.SortedFunc(maps.Values(f.drivers), byName))
 }
 
-func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete, err error) {
+func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete Incomplete, err error) {
 	if f.driver != "" {
 		ctx = operation.ForDriver(ctx)
 	}
@@ -216,13 +237,13 @@ func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks
 	if err != nil {
 		return FoundLinks{}, nil, err
 	}
-	all, incomplete := FoundLinks{[]linkSearch{found}, drivers}, f.withoutPath(found.incomplete)
+	all, incomplete := FoundLinks{[]linkSearch{found}, drivers}, Incomplete{"": f.withoutPath(found.incomplete)}
 	for _, driver := range drivers {
 		found, err := driver.search(ctx, driver.driver)
 		if ctx.Err() != nil {
 			return FoundLinks{}, nil, ctx.Err()
 		}
-		all.searches, incomplete = append(all.searches, found), cmp.Or(incomplete, err, found.incomplete)
+		all.searches, incomplete[driver.driver] = append(all.searches, found), cmp.Or(err, found.incomplete)
 	}
 	return all, incomplete, nil
 }
@@ -324,7 +345,7 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 	if incomplete != nil {
 		return nil, unknownLinks(incomplete)
 	}
-	return f.LinksToVolumeAmong(ctx, all, id)
+	return f.LinksToVolumeAmong(ctx, all, owner, id)
 }
 
 // beginFollowing waits until fewer than maxFollowing calls of the finder's driver follow links. Each
@@ -362,12 +383,12 @@ func (f *Finder) ExplainEmpty(ctx context.Context, l *pathpolicy.FoundLink) (rea
 	return finder.paths.ExplainEmpty(ctx, finder.sys, l.Link.Path)
 }
 
-// LinksToVolumeAmong returns the links that lead to a volume, among all links in the allowed
-// directories.
-func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
+// LinksToVolumeAmong returns the links that lead to a volume of a driver, among all links in the
+// allowed directories. Links in the own directories of other drivers are ignored.
+func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, driver string, id csiproxy.VolumeID) (links []string, _ error) {
 	known := make(map[*pathpolicy.FoundLink]int)
 	for l := range all.All() {
-		if l.Link.IsMountPoint() {
+		if holder := f.paths.DriverOf(l.Path); l.Link.IsMountPoint() || holder != "" && holder != driver {
 			continue
 		}
 		length, err := f.wayToVolume(ctx, l, id, all, known)

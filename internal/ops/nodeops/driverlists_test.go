@@ -1,0 +1,151 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// greenStaging is where a driver at the shared endpoints has staged its volume.
+const greenStaging = simtest.Kubelet + `\plugins\kubernetes.io\csi\green.csi.example.com\1\globalmount`
+
+// beginGreen has a driver at the shared endpoints stage a volume, and returns the volume's disk.
+func (w *tenants) beginGreen(ctx context.Context) csiproxy.DiskNumber {
+	n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", ProductID: "Disk 1", Serial: "green"})
+	w.must(second(w.node.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: "green"}, StagingPath: greenStaging})))
+	return n
+}
+
+// What a driver at the shared endpoints has left over is removed, whatever is in the attacker's directory and holds the locks of its
+// shares.
+func TestCleanUpBesideAnotherDriver(t *testing.T) {
+	for name, prepare := range map[string]func(w *tenants, other *tenant, dir string){
+		"nothing": func(*tenants, *tenant, string) {},
+		"a directory that can't be read": func(w *tenants, _ *tenant, dir string) {
+			w.must(w.sim.MkdirAll(dir + `\held`))
+			w.must(w.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: dir + `\held`}, winerr.ErrorAccessDenied))
+		},
+		"a link to the leftover mount": func(w *tenants, _ *tenant, dir string) {
+			w.must(w.sim.Symlink(dir+`\link`, greenStaging, true))
+		},
+		"a leftover share whose server hangs": func(w *tenants, other *tenant, dir string) {
+			w.must(w.sim.Remove(other.shareStaging))
+			w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: "hangs"}))
+			w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallCreateSMBGlobalMapping, Object: `\\other`}, 24*time.Hour))
+			go func() {
+				_ = other.Storage.StageShare(context.Background(), csiproxy.StageShareRequest{RemotePath: `\\other\hangs`,
+					StagingPath: dir + `\hangs`, Credentials: user})
+			}()
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			beside(t, func(t *testing.T, w *tenants, _, other *tenant, dir string) {
+				n := w.beginGreen(t.Context())
+				prepare(w, other, dir)
+				w.must(w.sim.DetachDisk(n))
+				begun := time.Now()
+				left, err := w.node.Storage.CleanUp(t.Context(), true)
+				w.must(err)
+				if link, _ := w.sim.ReadLink(greenStaging); link != "" {
+					t.Errorf("the leftover mount stays: %+v", left)
+				}
+				if took := time.Since(begun); took > 6*time.Second {
+					t.Errorf("CleanUp takes %v", took)
+				}
+			})
+		})
+	}
+}
+
+// The attacker's shares are slow, but not yet overdue. A driver at the shared endpoints waits for them for 5 seconds at most, and
+// gets all of its own.
+func TestListsBesideSlowShares(t *testing.T) {
+	const count = 100
+	beside(t, func(t *testing.T, w *tenants, _, other *tenant, dir string) {
+		w.beginGreen(t.Context())
+		for i := range count {
+			name := fmt.Sprintf("s%d", i)
+			w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: name}))
+			w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: "mapped-" + name}))
+			w.must(w.sim.CreateSMBGlobalMapping(t.Context(), `\\other\mapped-`+name,
+				win.SMBMappingOptions{Username: user.Username, Password: user.Password, RequirePrivacy: true}))
+			w.must(other.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: `\\other\` + name,
+				StagingPath: dir + `\` + name, Credentials: user}))
+		}
+		list := func() (silent, healthy int) {
+			t.Helper()
+			begun := time.Now()
+			all, err := w.node.Storage.ListVolumes(t.Context())
+			w.must(err)
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("ListVolumes takes %v", took)
+			}
+			hasGreen := false
+			for _, m := range all.Mounts {
+				hasGreen = hasGreen || m.Path == greenStaging && m.Volume.SizeBytes > 0
+				switch {
+				case !strings.HasPrefix(m.Path, dir+`\s`) || m.Path == other.shareStaging:
+				case m.Volume.Abnormal():
+					silent++
+				case m.Volume.SizeBytes > 0:
+					healthy++
+				}
+			}
+			if !hasGreen {
+				t.Error("the volume of the driver at the shared endpoints isn't described")
+			}
+			begun = time.Now()
+			w.must(second(w.node.Storage.CleanUp(t.Context(), true)))
+			if took := time.Since(begun); took > 15*time.Second { // 5 for the mounts, the mappings and their removal
+				t.Errorf("CleanUp takes %v", took)
+			}
+			return silent, healthy
+		}
+		if silent, healthy := list(); silent > 0 || healthy != count {
+			t.Errorf("%d shares of %d are described before, %d don't answer", healthy, count, silent)
+		}
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `\\other\`}, 900*time.Millisecond))
+		if silent, healthy := list(); silent == 0 || silent+healthy != count {
+			t.Errorf("%d shares of %d are described, %d don't answer", healthy, count, silent)
+		}
+	})
+}
+
+// The attacker's StageShare hangs, and holds the locks of records whose mappings aren't made. Lists of a driver at the shared
+// endpoints stay whole, and take no longer.
+func TestListsBesideRecordsOfHangingShares(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, _, other *tenant, dir string) {
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallCreateSMBGlobalMapping, Object: `\\other`}, 24*time.Hour))
+		for i := range 3 {
+			name := fmt.Sprint("s", i)
+			w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: name}))
+			go func() {
+				_ = other.Storage.StageShare(context.Background(), csiproxy.StageShareRequest{RemotePath: `\\other\` + name,
+					StagingPath: dir + `\` + name, Credentials: user})
+			}()
+		}
+		time.Sleep(time.Minute)
+		for range 2 {
+			begun := time.Now()
+			all, err := w.node.Storage.ListVolumes(t.Context())
+			w.must(err)
+			if took := time.Since(begun); took > 100*time.Millisecond || all.IncompleteReason != "" {
+				t.Errorf("the list takes %v, and is incomplete: %q", took, all.IncompleteReason)
+			}
+		}
+	})
+}
