@@ -95,10 +95,24 @@ func (c *checker) check(at Place, err error) {
 func (c *checker) checkPortal(at Place, portal csiproxy.ISCSIPortal) {
 	parsed, err := win.ParsePortal(portal)
 	if err == nil && !win.IsIP(parsed.Address) {
+		c.check(at, checkHostName(parsed.Address))
 		c.add(Problem{Place: at, IsWarning: true, Text: fmt.Sprintf("Windows lists the sessions of a disk by IP address, so no disk "+
 			"belongs to the driver by the host name %s; name the IP addresses of the portal as well", quote.Text(parsed.Address))})
 	}
 	c.check(at, err)
+}
+
+// checkHostName returns csiproxy.ErrInvalidArgument for a host name that may be an alias: two drivers
+// could share a portal under two names.
+func checkHostName(host string) error {
+	if strings.HasSuffix(host, ".") {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a portal: leave out the dot at the end", quote.Text(host))
+	}
+	if _, err := strconv.ParseUint(host[strings.LastIndexByte(host, '.')+1:], 0, 64); err == nil {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a portal: it ends with a number, so Windows may read it as an "+
+			"IP address; write that as 192.0.2.1", quote.Text(host))
+	}
+	return nil
 }
 
 // checkNames adds duplicates: a name, server, portal or service of two drivers, or twice in one
@@ -372,7 +386,7 @@ func checkServerAddress(server string) error {
 }
 
 // nodeServices are the Windows services, in lower case, on which all drivers depend.
-var nodeServices = []string{"kubelet", "csi-proxy"}
+var nodeServices = []string{"kubelet", "csi-proxy", "containerd", "msiscsi", "lanmanworkstation", "winmgmt", "rpcss", "rpceptmapper", "dcomlaunch"}
 
 // checkService returns csiproxy.ErrInvalidArgument, with the reason, for an invalid service of a
 // driver.
@@ -380,6 +394,9 @@ func checkService(service string) error {
 	if slices.Contains(nodeServices, win.LowerName(service)) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the service %s can't belong to a driver: all drivers depend on it",
 			quote.Text(service))
+	}
+	if service != strings.TrimSpace(service) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the service %q has a blank at the beginning or end", service)
 	}
 	return win.CheckServiceName(service)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -229,6 +230,33 @@ func TestOwnerWithoutConnection(t *testing.T) {
 		owner, err := (&Table{drivers: test.drivers, log: slog.New(slog.DiscardHandler)}).ownerOf(disk)
 		if owner != test.want || csiproxy.KindOf(err) != test.kind {
 			t.Errorf("%s: owner %q, %v, want %q, %v", name, owner, err, test.want, test.kind)
+		}
+	}
+}
+
+// The file of drivers is refused if two drivers have one portal by two names, or if a driver may stop what all depend on.
+func TestAliases(t *testing.T) {
+	portal := func(address string) []csiproxy.ISCSIPortal {
+		return []csiproxy.ISCSIPortal{{Address: address, Port: 3260}}
+	}
+	for name, drivers := range map[string][]Driver{
+		"IPv4 mapped":        {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("::ffff:10.0.0.1")}},
+		"short IPv4":         {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("10.1")}},
+		"number":             {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("167772161")}},
+		"hexadecimal":        {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("0x0a000001")}},
+		"leading zeros":      {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("010.0.0.1")}},
+		"dot at the end":     {{Name: "a", Portals: portal("san.example.com")}, {Name: "b", Portals: portal("san.example.com.")}},
+		"case":               {{Name: "a", Portals: portal("san.example.com")}, {Name: "b", Portals: portal("SAN.example.com")}},
+		"services MSiSCSI":   {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Services: []string{"MSiSCSI"}}},
+		"LanmanWorkstation":  {{Name: "a", Servers: []string{"x"}}, {Name: "b", Services: []string{"LanmanWorkstation"}}},
+		"containerd":         {{Name: "b", Services: []string{"containerd"}}},
+		"RpcSs":              {{Name: "b", Services: []string{"RpcSs"}}},
+		"Winmgmt":            {{Name: "b", Services: []string{"Winmgmt"}}},
+		"kubelet with blank": {{Name: "b", Services: []string{"kubelet "}}},
+	} {
+		isFault := func(p Problem) bool { return !p.IsWarning }
+		if !slices.ContainsFunc(Check(drivers), isFault) {
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }
