@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -230,14 +231,22 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 // maxSilentTargets is maxSilent for targets. The owners of targets are unknown before the query.
 const maxSilentTargets = 4 * maxSilent
 
-// ISCSITargets returns the targets found at the driver's portals. Silent targets are left out: they
-// may belong to another driver.
+// targetsTimeout is how long a query of all targets may take in all.
+const targetsTimeout = 5 * time.Second
+
+// ISCSITargets returns the targets found at the driver's portals. It waits while targets answer.
+// Silent targets are left out: they may belong to another driver.
 func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
 	all, err := s.System.ISCSITargets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for target, outcome := range operation.AskSome(ctx, all, nil, maxSilentTargets, silentTimeout, s.ISCSIDiscoveryMechanisms) {
+	answering, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(silentTimeout, cancel)
+	defer silence.Stop()
+	for target, outcome := range operation.AskSome(answering, all, nil, maxSilentTargets, targetsTimeout, s.ISCSIDiscoveryMechanisms) {
+		silence.Reset(silentTimeout)
 		if _, err := outcome.Get(); err == nil {
 			own = append(own, target)
 		}
