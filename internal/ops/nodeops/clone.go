@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -68,7 +69,11 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if len(ids) == 0 {
 		return "", "", nil
 	}
-	others, err := d.shared.eachDisk(ctx, "", &d.shared.queries.idsIfOnline, nil, idsIfOnline)
+	if d.options.Driver != "" {
+		ctx = operation.ForDriver(ctx)
+	}
+	// All disks of the node are asked for each driver apart: a driver that searches all the time delays only itself.
+	others, err := d.shared.eachDisk(ctx, "", &d.shared.queries.idsIfOnline, d.options.Driver, idsIfOnline)
 	if err != nil {
 		return "", "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -148,4 +149,46 @@ func TestListsBesideRecordsOfHangingShares(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The attacker asks all the time why its disk is offline, while the disk is slow. Another driver's question doesn't wait for the
+// attacker's.
+func TestOriginalIsSearchedApart(t *testing.T) {
+	took := func(isBusy bool) (longest time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTenants(t)
+			d, other := w.own[red], w.own[blue]
+			w.begin(d)
+			w.begin(other)
+			for _, one := range []*tenant{d, other} {
+				w.must(one.Disk.PartitionDisk(t.Context(), one.raw))
+				w.must(one.Disk.SetDiskState(t.Context(), one.raw, false))
+			}
+			w.must(second(d.Disk.ListDiskIDs(t.Context())))
+			w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: fmt.Sprintf("PhysicalDrive%d ", other.number), Fires: winsim.MayFire}, 900*time.Millisecond))
+			ctx, cancel := context.WithCancel(t.Context())
+			if isBusy {
+				go func() {
+					for ctx.Err() == nil {
+						_, _ = other.Storage.ListDisks(ctx, csiproxy.Selector{Number: &other.raw})
+					}
+				}()
+			}
+			for range 20 {
+				time.Sleep(33 * time.Millisecond)
+				begun := time.Now()
+				_, err := d.Storage.ListDisks(t.Context(), csiproxy.Selector{Number: &d.raw})
+				w.must(err)
+				longest = max(longest, time.Since(begun))
+			}
+			cancel()
+			w.sim.ResetRules()
+			time.Sleep(24 * time.Hour)
+		})
+		return longest
+	}
+	alone, beside := took(false), took(true)
+	if beside > alone+alone/5 {
+		t.Errorf("ListDisks takes %v, and %v while the other driver asks, too", alone, beside)
+	}
 }

@@ -402,6 +402,12 @@ func (shared *SharedDisks) disksOf(driver string, results []found) (all []found)
 // openPath opens the disk at path for queries, and returns its owner. It returns nil for devices
 // outside the scope of operations: a path below a multipath disk, or a container's scratch disk.
 func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
+	begun, isOwnerKnown := time.Now(), false
+	defer func() {
+		if !isOwnerKnown && time.Since(begun) >= othersTimeout/2 {
+			shared.all.note(path, func(t *known) { t.isOwnerSlow = true })
+		}
+	}()
 	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, "", err
@@ -428,16 +434,14 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 	}
 	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
 	if shared.ownerOf != nil {
-		begun := time.Now()
 		driver, err = shared.ownerOf(ctx, disk)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
 		case err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)):
 			return nil, "", err
 		case unknown: // the disk keeps the driver from its last complete answer
 			driver = shared.all.last(path).driver
-			isSlow := time.Since(begun) >= othersTimeout/2
-			shared.all.note(path, func(t *known) { t.isOwnerSlow = t.isOwnerSlow || isSlow })
 		default:
+			isOwnerKnown = true
 			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
 		}
 	}
