@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
 // unary refuses a call if too many are under way, ends it shortly before its client's deadline, counts it, and logs it
@@ -51,18 +52,19 @@ func (s *Server) handle(ctx context.Context, req any, method string, handler grp
 // stream is unary for streaming calls, which have limits of their own and no deadline. An end by the client or the
 // daemon is logged as a success.
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer s.recoverPanic(info.FullMethod, &err)
+	method := quote.Text(info.FullMethod) // a client may call any method, with a name of any length
+	defer s.recoverPanic(method, &err)
 	end, err := s.calls.beginStream()
 	if err != nil {
-		return s.refuse(info.FullMethod, err)
+		return s.refuse(method, err)
 	}
 	defer end()
 	start, ended := time.Now(), s.count(Stream, info.FullMethod)
 	logged := &requestStream{ServerStream: stream, isClientStream: info.IsClientStream}
-	err = s.handleStream(srv, logged, info.FullMethod, handler)
+	err = s.handleStream(srv, logged, method, handler)
 	ended(err)
 	isCut := stream.Context().Err() != nil || s.stopping.Err() != nil
-	s.logCall(stream.Context(), info.FullMethod, logged.request.Load(), start, err, err != nil && !isCut)
+	s.logCall(stream.Context(), method, logged.request.Load(), start, err, err != nil && !isCut)
 	return err
 }
 
@@ -96,7 +98,7 @@ func (s *Server) recoverPanic(method string, err *error) {
 // answerUnknown answers a call of a method unknown to the endpoint.
 func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream) // there is one in every stream of a server
-	return status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", method)
+	return status.Errorf(codes.Unimplemented, "%s: no such method at this endpoint", quote.Text(method))
 }
 
 // requestStream is a stream that keeps its first request for the log.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
 	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
@@ -112,6 +113,29 @@ func TestArguments(t *testing.T) {
 		slog.New(slog.NewTextHandler(&line, nil)).Info("call", "request", arguments(message.ProtoReflect()))
 		if want := strings.ReplaceAll(want, `\\`, `\`) + "\n"; !strings.HasSuffix(line.String(), "msg=call "+want) {
 			t.Errorf("got %s, want %s", &line, want)
+		}
+	}
+}
+
+// A log line is bounded, also for the name of a method that doesn't exist.
+func TestLongMethod(t *testing.T) {
+	r := start(t, upper)
+	client := r.dial()
+	for _, method := range []string{"/x/" + strings.Repeat("a", 15000), "/" + strings.Repeat("é", 5000) + "/m\xffn"} {
+		err := client.Invoke(context.Background(), method, wrapperspb.String("x"), new(wrapperspb.StringValue))
+		if status.Code(err) != codes.Unimplemented || len(err.Error()) > 2000 {
+			t.Errorf("%d bytes: %.100v", len(err.Error()), err)
+		}
+	}
+	client.Close()
+	r.end()
+	lines := r.logged("call failed")
+	if len(lines) != 2 {
+		t.Errorf("%d lines are logged", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > 4096 {
+			t.Errorf("a log line has %d bytes", len(line))
 		}
 	}
 }
