@@ -14,7 +14,8 @@ import (
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
 
-// HostAPI is what package disk needs of the node.
+// HostAPI is what package disk needs of the node. v2.0.0-alpha.1 and alpha.2 lack SetDiskReadOnly and
+// GetDiskReadOnly, which are of https://github.com/kubernetes-csi/csi-proxy/pull/438.
 type HostAPI interface {
 	// ListDiskLocations returns where each disk is attached, by disk number.
 	ListDiskLocations() (map[uint32]DiskLocation, error)
