@@ -145,6 +145,7 @@ func TestLostRecords(t *testing.T) {
 				must(a.t, lose(a, a.recordFiles()[0]))
 				restart()
 				must(a.t, publish(a.t, a.server, "pod-b", multiWriter()))
+				must(a.t, publish(a.t, a.server, "pod-a", multiWriter())) // a repetition
 				must(a.t, a.WriteFile(target("pod-b")+`\file`, []byte("of both")))
 				if data, err := a.ReadFile(target("pod-a") + `\file`); err != nil || string(data) != "of both" {
 					a.t.Errorf("the first pod reads %q, %v", data, err)

@@ -82,9 +82,12 @@ func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, wanted targe
 // publish adds a target to a record. It refuses what CSI's table for
 // NodePublishVolume refuses.
 func (rec *record) publish(at target) error {
-	for _, other := range rec.Targets {
+	for i, other := range rec.Targets {
 		same := samePath(other.Path, at.Path)
 		switch {
+		case same && other.Mode == csi.VolumeCapability_AccessMode_UNKNOWN: // its record was lost
+			rec.Targets[i] = at
+			return nil
 		case same && (other.Mode != at.Mode || other.ReadOnly != at.ReadOnly):
 			return status.Errorf(codes.AlreadyExists, "volume %s is published at %s with another capability or readonly",
 				rec.VolumeID, at.Path)
