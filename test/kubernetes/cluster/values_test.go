@@ -82,7 +82,6 @@ var changes = []struct {
 	{"exampleDriver.registrarImage", "a:b", "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}"},
 	{"exampleDriver.livenessProbeImage", "a:b", "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}"},
 	{"exampleDriver.pullPolicy", "Always", "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}"},
-	{"exampleDriver.pipes.iscsi", "v1alpha1", "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}"},
 	{"exampleDriver.pipes.storage", "v1alpha2", "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}"},
 	{"exampleDriver.livenessPort", 19811, "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess}"},
 	{"exampleDriver.registrarPort", 19812, "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess}"},

@@ -44,7 +44,7 @@ var Cases = map[string]string{
 	"viewers": "kubectlPlugin: {viewers: {enabled: true, subjects: [{kind: Group, name: admins, " +
 		"apiGroup: rbac.authorization.k8s.io}]}}",
 	"example driver":              "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
-	"example driver, other pipes": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
+	"example driver, other pipes": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', pipes: {storage: v1alpha2, volume: v1}}",
 	"example driver, own": `{drivers: [{name: example.csi-proxy.dev, smbServers: [.example.com], iscsiPortals: ['192.0.2.1']}],
 		exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}}`,
 	"example driver, own, hostProcess": `{drivers: [{name: example.csi-proxy.dev, smbServers: [.example.com], iscsiPortals: ['192.0.2.1']}],
