@@ -6,10 +6,12 @@ package nodeops
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -91,4 +93,43 @@ func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) (err e
 		return err
 	}
 	return s.Files.Unlink(ctx, target)
+}
+
+// unpublishFirst is the advice in errors about a published volume.
+const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
+
+// checkUnpublished returns an error if a link leads to a volume. The error begins with reason.
+func (s *Staging) checkUnpublished(ctx context.Context, volume *usage.LockedVolume, reason string) error {
+	links, err := s.Users.LinksToVolume(ctx, volume.ID)
+	if err != nil {
+		return err
+	}
+	return s.refusePublished(ctx, links, reason)
+}
+
+// refusePublished returns an error if a volume has links. A driver sees only its own links in the
+// error, because links contain the UIDs of pods.
+func (s *Staging) refusePublished(ctx context.Context, links []string, reason string) error {
+	if len(links) == 0 {
+		return nil
+	}
+	if s.options.Driver != "" {
+		links = slices.DeleteFunc(links, func(link string) bool { return !s.isOwnLink(ctx, link) })
+	}
+	if len(links) == 0 {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sa link that isn't driver %s's leads to it; an administrator "+
+			"finds it with csi-proxyctl storage volumes", reason, quote.Text(s.options.Driver))
+	}
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, reason,
+		quote.List(links))
+}
+
+// isOwnLink reports whether a link belongs to the driver of s: the driver's policy reaches the
+// link.
+func (s *Staging) isOwnLink(ctx context.Context, path string) bool {
+	parsed, err := s.Paths.Parse(path, pathpolicy.MaxLongPath)
+	if err != nil {
+		return false
+	}
+	return s.Paths.Reach(ctx, s.Sys, parsed, func(pathpolicy.Entry) error { return nil }) == nil
 }
