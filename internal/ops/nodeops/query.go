@@ -20,13 +20,27 @@ import (
 	"github.com/csi-proxy/csi-proxy/published"
 )
 
+// A query asks all disks, or all storage adapters, the same question. Each device is asked on its
+// own goroutine: a call to a silent device may hang forever.
+//
+// devices.known keeps what each device has told: the disk's number and owner, and whether the device
+// was slow or skipped. Before a query waits for a device, the query looks there:
+//   - A scratch disk of a container isn't asked: see withoutScratch.
+//   - The node waits for all other devices, until the query's timeout.
+//   - A driver waits for its own disks, and for disks whose owner is unknown: see mayBeOf. Disks of
+//     other drivers are asked, too, and their answers count if they come while the query lasts. An
+//     answer after the end still updates known, by which the next query waits: see askOtherDriver.
+//
+// A query skips a device that fails, or that stays silent until the timeout. The device's result
+// then has an error, and report logs the device once.
+
 // devices are the devices of a class.
 type devices struct {
 	sys       win.System
 	class     winid.GUID
 	timeout   time.Duration // how long a query waits before a silent device counts as skipped
 	log       *slog.Logger
-	onSkipped func(count int)
+	onSkipped func(count int) // called when the number of skipped devices changes
 
 	unawaited sync.Map // the interface paths with a running askOtherDriver
 
@@ -40,12 +54,12 @@ type known struct {
 	// its number until it leaves. A silent disk is therefore still listed, and watchers don't see
 	// the disk leave.
 	number *csiproxy.DiskNumber
-	// driver is the disk's owner, "" if no driver owns the disk. isOwnerKnown is whether the disk
-	// has told. A driver waits only for disks that it may own: see askEach.
+	// driver is the disk's owner, "" if no driver owns the disk. isOwnerKnown is whether the disk's
+	// answers have settled the owner; until then, driver is "". Adapters have no owner.
 	driver       string
 	isOwnerKnown bool
-	// isOwnerSlow is whether the disk took long to answer, and left its owner unknown. Drivers no
-	// longer wait for the disk.
+	// isOwnerSlow is whether the disk took slowOwner or longer without settling its owner. Drivers
+	// no longer wait for a disk whose owner is unknown and slow.
 	isOwnerSlow bool
 	reason      string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
@@ -140,15 +154,19 @@ type askFunc func(ctx context.Context, path string) (found, error)
 // othersTimeout is the timeout of a query of all disks on behalf of a call about a single disk.
 const othersTimeout = 200 * time.Millisecond
 
+// slowOwner is how long a disk may take to settle its owner before drivers stop waiting for the
+// disk. It leaves the second half of the shortest timeout to the disk's remaining answers.
+const slowOwner = othersTimeout / 2
+
 // The results of silent devices.
 var (
 	errSlow        = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
 	errOtherDriver = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // the query didn't wait for the device
 )
 
-// all asks all devices by ask, for a driver or, if driver is "", for the node. It returns after all
-// devices relevant to the caller have answered (see askEach), or after the timeout. all returns an
-// error if Windows gives no list of devices, or if ctx ends.
+// all calls ask with each device, for a driver or, if driver is "", for the node. It returns after
+// all devices relevant to the caller have answered (see askEach), or after the timeout. all returns
+// an error if Windows gives no list of devices, or if ctx ends.
 //
 // Callers share results, but only of a query that begins after the call: the caller may have
 // changed a device right before.
@@ -187,8 +205,9 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 // askEach asks the devices at paths. The goroutine for a silent device stays until Windows ends the
 // call. Until then, package operation refuses the same call on the device.
 //
-// A driver waits for all disks that it may own. After their answers, the remaining disks get a
-// fifth of the elapsed time: see askOtherDriver.
+// A driver waits for all disks that it may own. Afterwards, askEach waits for the remaining disks
+// another fifth of the elapsed time: usually the disks of a node are about equally fast, and the
+// result is then complete.
 func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
@@ -226,14 +245,12 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 		select {
 		case e := <-outcomes:
 			answer, err := e.outcome.Get()
-			answer.path, answer.err = paths[e.i], refusal(err)
+			answer.path, answer.err = paths[e.i], withoutQueryName(err)
 			results[e.i] = answer
 			delete(awaited, e.i)
 		case <-timeout.C:
-			for i, tracker := range trackers {
-				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= q.devices.timeout {
-					results[i].err = c.Refusal() // same error as for a call refused by package operation
-				}
+			if !q.isBrief() {
+				nameHangingCalls(results, trackers)
 			}
 			return results
 		case <-ctx.Done():
@@ -243,10 +260,23 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 	return results
 }
 
-// askOtherDriver asks a disk that last belonged to another driver or to no driver. Since then, the
-// driver's own disk may have come to the same path. askOtherDriver therefore waits for the disk's
-// answer, even after the end of the query, and the next query knows the answer. If an earlier query
-// is still asking the disk, askOtherDriver returns errOtherDriver.
+// isBrief reports whether a query waits too briefly to call an unanswering device silent.
+func (q *query) isBrief() bool { return q.timeout < q.devices.timeout }
+
+// nameHangingCalls names, in the results of silent devices, the calls that Windows hasn't answered.
+// The error equals the refusal of the same call by package operation in the next query.
+func nameHangingCalls(results []found, trackers []*operation.Tracker) {
+	for i, tracker := range trackers {
+		if c, ok := tracker.Oldest(); ok && results[i].err == errSlow {
+			results[i].err = c.Refusal()
+		}
+	}
+}
+
+// askOtherDriver asks a device that the driver does not await: at the last query, another driver or
+// no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
+// come to the same path. The question therefore outlasts the query, and the next query knows the
+// answer. If an earlier query is still asking the disk, askOtherDriver returns errOtherDriver.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
 	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
 		return found{}, errOtherDriver
@@ -257,14 +287,21 @@ func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (f
 	return ask(ctx, path)
 }
 
-// refusal strips the name of the query from err if err reports an earlier, hanging call. A hanging
-// device thus has the same error for every query.
-func refusal(err error) error {
+// withoutQueryName removes the name of the query from the error of a refused call. A hanging device
+// thus has the same error for every query.
+func withoutQueryName(err error) error {
 	var refused *csiproxy.Error
-	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(winerr.Errno)) {
+	if isRefusedCall(err) && errors.As(err, &refused) {
 		return refused
 	}
 	return err
+}
+
+// isRefusedCall reports whether package operation has refused a call on a device because an earlier
+// call hangs. Such an error has the class csiproxy.ErrUnavailable, as some errors of Windows have,
+// and no error number, because the call never reached Windows.
+func isRefusedCall(err error) bool {
+	return errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(winerr.Errno))
 }
 
 // report logs newly skipped devices and devices no longer skipped, and passes the number of skipped
@@ -278,8 +315,10 @@ func (q *query) report(results []found, scratch map[string]known) {
 	devices.known = scratch
 	for _, r := range results {
 		state := before[r.path]
-		switch wasSkipped := state.reason != ""; {
-		case r.err == errOtherDriver, r.err == errSlow && q.timeout < devices.timeout: // the query didn't wait, or only briefly
+		wasSkipped := state.reason != ""
+		noNews := r.err == errOtherDriver || r.err == errSlow && q.isBrief() // the query didn't wait, or only briefly
+		switch {
+		case noNews:
 		case r.err != nil && !deviceDepartedOrUnready(r.err):
 			state.reason = r.err.Error()
 			if !wasSkipped {
@@ -296,11 +335,19 @@ func (q *query) report(results []found, scratch map[string]known) {
 	}
 }
 
-// mayBeOf reports whether a driver may own a disk; true for all disks if driver is "", the node. A
-// slow adapter counts as another driver's.
+// mayBeOf reports whether a driver may own a device; true for all devices if driver is "", the
+// node. A slow adapter may have disks of the driver, but counts as another driver's.
 func (t known) mayBeOf(driver string) bool {
-	isOf := t.driver == driver || !t.isOwnerKnown && !t.isOwnerSlow
-	return driver == "" || isOf && time.Since(t.slow) > slowAdapterTimeout
+	if driver == "" {
+		return true
+	}
+	if time.Since(t.slow) <= slowAdapterTimeout {
+		return false
+	}
+	if t.isOwnerKnown {
+		return t.driver == driver
+	}
+	return !t.isOwnerSlow
 }
 
 // LogValue returns the number of the disk.
@@ -356,8 +403,8 @@ func (d *devices) last(path string) known {
 	return d.known[path]
 }
 
-// askDisks asks all disks by ask, which fills in the answer. With a driver, it asks the driver's
-// disks, and asks the rest only for their owner.
+// askDisks calls ask with each disk, to fill in the answer. For a driver, it calls ask with the
+// driver's disks only, and asks the remaining disks who owns them.
 func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	return q.all(ctx, driver, key, func(ctx context.Context, path string) (f found, _ error) {
@@ -374,8 +421,8 @@ func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query
 	})
 }
 
-// eachDisk is askDisks, limited to disks. It excludes disks that leave meanwhile, silent disks of
-// unknown number, and scratch disks of containers.
+// eachDisk is askDisks, without the devices that aren't disks of their own (see openPath), disks
+// that leave meanwhile, and silent disks of unknown number.
 func (shared *SharedDisks) eachDisk(ctx context.Context, driver string, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	results, err := shared.askDisks(ctx, driver, q, key, ask)
@@ -404,7 +451,7 @@ func (shared *SharedDisks) disksOf(driver string, results []found) (all []found)
 func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
 	begun, isOwnerKnown := time.Now(), false
 	defer func() {
-		if !isOwnerKnown && time.Since(begun) >= othersTimeout/2 {
+		if !isOwnerKnown && time.Since(begun) >= slowOwner {
 			shared.all.note(path, func(t *known) { t.isOwnerSlow = true })
 		}
 	}()
@@ -412,9 +459,9 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 	if err != nil {
 		return nil, "", err
 	}
-	meant := false
+	isReturned := false
 	defer func() {
-		if !meant {
+		if !isReturned {
 			h.Close()
 		}
 	}()
@@ -433,20 +480,29 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 		return nil, "", err
 	}
 	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
-	if shared.ownerOf != nil {
-		driver, err = shared.ownerOf(ctx, disk)
-		switch unknown := hardware.DescriptorErr != nil || err != nil; {
-		case err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)):
-			return nil, "", err
-		case unknown: // the disk keeps the driver from its last complete answer
-			driver = shared.all.last(path).driver
-		default:
-			isOwnerKnown = true
-			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
-		}
+	if driver, isOwnerKnown, err = shared.askOwner(ctx, path, disk); err != nil {
+		return nil, "", err
 	}
-	meant = true
+	isReturned = true
 	return disk, driver, nil
+}
+
+// askOwner returns the driver that owns an open disk, and records a settled owner in shared.all. If
+// the disk leaves a question about its owner unanswered, isKnown is false, and the driver is from
+// the disk's last complete answers.
+func (shared *SharedDisks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
+	if shared.ownerOf == nil {
+		return "", false, nil
+	}
+	driver, err := shared.ownerOf(ctx, disk)
+	if err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)) {
+		return "", false, err
+	}
+	if err != nil || disk.Hardware.DescriptorErr != nil {
+		return shared.all.last(path).driver, false, nil
+	}
+	shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
+	return driver, true, nil
 }
 
 // askScratch asks the disk at path, open as h, for its hardware, and reports whether the disk is a
