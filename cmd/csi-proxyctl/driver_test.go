@@ -52,9 +52,9 @@ func TestDriverFlag(t *testing.T) {
 		"--driver other.example.com disk list":   "the daemon runs: check that its file of drivers has other.example.com",
 		"--driver " + driver + " doctor":         "--driver: leave it out",
 		"--driver " + driver + " support-bundle": "--driver: leave it out",
-		"--driver " + driver + " storage stage C:\\var\\lib\\kubelet\\plugins\\" + driver + "\\a --disk 9 --wait 1ms": "no disk has the number 9, after 1ms; driver " + driver +
-			", by its patterns in the file of drivers, has disk 1",
-		"--driver " + driver + " disk stats 9": "driver " + driver + ", by its patterns in the file of drivers, has disk 1",
+		"--driver " + driver + " storage stage C:\\var\\lib\\kubelet\\plugins\\" + driver + "\\a --disk 9 --wait 1ms": "no disk has the number 9 after a wait of 1ms; driver " + driver +
+			" has disk 1",
+		"--driver " + driver + " disk stats 9": "driver " + driver + " has disk 1 (by its patterns in the file of drivers)",
 	} {
 		var stdout, stderr strings.Builder
 		if code := run(t.Context(), append([]string{"--endpoint-dir", dir}, strings.Fields(args)...), strings.NewReader(""), &stdout, &stderr); code == 0 ||

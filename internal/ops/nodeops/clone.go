@@ -22,8 +22,8 @@ import (
 // that should be writable is therefore brought online like any disk, and the contents are checked
 // then. A read-only copy keeps the ids, and must stay offline while the original is online.
 
-// RefuseCopy returns an error if an offline disk is a copy of an online disk. The error's advice is
-// to detach one of them, or to follow advice.
+// RefuseCopy returns an error if an offline disk is a copy of an online disk. The error tells the
+// user to detach one of the two disks, or to do what advice says.
 func (d *Disks) RefuseCopy(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, advice string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	if err == nil && id != "" {
@@ -58,7 +58,7 @@ func (d *Disks) refuseCollision(ctx context.Context, h *usage.LockedDisk, ids []
 		return refuse(fmt.Sprintf("it is a copy of %s, which is online: both have the %s, and Windows keeps it "+
 			"offline; detach one of them", original, id))
 	}
-	return ctx.Err()
+	return ctx.Err() // the disk isn't a copy: the caller tries again, unless ctx has ended
 }
 
 // findOriginal searches all online disks except n for a disk with any of ids in its partition
@@ -72,7 +72,8 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if d.options.Driver != "" {
 		ctx = operation.ForDriver(ctx)
 	}
-	// All disks of the node are asked for each driver apart: a driver that searches all the time delays only itself.
+	// All disks of the node are asked for each driver apart: a driver that searches all the time
+	// delays only itself.
 	others, err := d.shared.eachDisk(ctx, "", &d.shared.queries.idsIfOnline, d.options.Driver, idsIfOnline)
 	if err != nil {
 		return "", "", err

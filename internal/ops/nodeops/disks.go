@@ -34,8 +34,8 @@ type DiskOptions struct {
 	// RefuseClones keeps a disk offline if its ids are those of an online disk, as with a snapshot
 	// next to its original. Default: Windows gives the copy new ids.
 	RefuseClones bool
-	// Driver is the name of the driver to whose disks the system is limited. Default: the system
-	// has all disks of the node.
+	// Driver is the name of the driver that owns the disks of the system. Default: the system has
+	// all disks of the node.
 	Driver string
 	// Shared is the state shared by the disk operations of a node and of its drivers. Default: a
 	// new SharedDisks.
@@ -116,18 +116,19 @@ func NewDisks(sys win.System, o DiskOptions) *Disks {
 	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewSharedDisks(sys, SharedDiskOptions{Logger: o.Logger}))}
 }
 
-// OwnerText returns the disks' owner for errors: "the node", or a driver.
-func (d *Disks) OwnerText() string {
+// OwnerHas says in errors that the node, or the driver, has disks.
+func (d *Disks) OwnerHas(disks string) string {
 	if d.options.Driver == "" {
-		return "the node"
+		return "the node has " + disks
 	}
-	return "driver " + d.options.Driver + ", by its patterns in the file of drivers,"
+	return "driver " + d.options.Driver + " has " + disks + " (by its patterns in the file of drivers)"
 }
 
-// scanTimeout returns how long a rescan or a query may take, given the timeout for one silent disk.
-// A rescan waits for silent adapters, and then for silent disks. A rescan that takes longer hangs
-// in the list of disks or in the device tree. The timeout keeps a hanging rescan from delaying
-// calls that stage a volume until their deadlines.
+// scanTimeout returns how long a rescan or a query may take, given the timeout for one silent
+// device. A rescan waits twice for silent devices, first for adapters and then for disks, and the
+// third part is for Windows to find disks. A rescan that takes longer is hanging: in Windows' list
+// of disks or in the device tree. Calls that stage a volume then fail at the timeout, before their
+// deadlines.
 func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
 
 // diskObject names the disk in errors.
@@ -148,13 +149,13 @@ func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error
 	if listErr != nil || slices.Contains(numbers, n) {
 		return err
 	}
-	if len(numbers) == 0 { // disks with unknown numbers are disks, too
+	if len(numbers) == 0 { // "no disks" would be wrong beside a silent disk of unknown number
 		if paths, listErr := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk); listErr != nil || len(paths) > 0 {
 			return err
 		}
 	}
-	has := d.OwnerText() + " has " + enumerate(numbers)
-	if d.options.Driver == "" { // a driver's system returns errors with the rest
+	has := d.OwnerHas(enumerate(numbers))
+	if d.options.Driver == "" { // for a driver, err says already that the disk isn't there
 		has = fmt.Sprintf("there is no disk %d; %s", n, has)
 	}
 	return &csiproxy.Error{Detail: has, Err: err}
@@ -297,7 +298,7 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 // staged read-only, writable.
 func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (win.DiskState, error) {
 	if state.Offline || !state.ReadOnly {
-		return win.DiskState{}, nil
+		return onlineWritable, nil
 	}
 	staged, err := d.StagedReadOnly(ctx, h)
 	return win.DiskState{ReadOnly: len(staged) > 0}, err
@@ -306,7 +307,7 @@ func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.
 // StagedReadOnly returns where volumes of an online, read-only disk are mounted. A result with
 // paths means that the disk was staged read-only. A disk without mounted volumes may be read-only
 // for another reason: for example, the previous disk in its place was read-only. If the disk has
-// gone offline, StagedReadOnly fails with ErrChanged.
+// gone offline, StagedReadOnly fails with opendisk.ChangedError (csiproxy.ErrUnavailable).
 func (d *Disks) StagedReadOnly(ctx context.Context, h *usage.LockedDisk) (paths []string, _ error) {
 	_, paths, err := d.Mounted(ctx, h)
 	if err != nil || len(paths) > 0 {
@@ -331,9 +332,9 @@ func (d *Disks) Mounted(ctx context.Context, h *usage.LockedDisk) (volumes opend
 	return volumes, d.options.Users.Allowed(paths), nil
 }
 
-// Volumes returns the volumes of an online disk. If a volume of the disk hasn't arrived, and some
-// missing volume is mounted in the allowed directories, the two may be the same: then Volumes waits
-// for the arrival.
+// Volumes returns the volumes of an online disk. If a volume of the disk hasn't arrived, and an
+// allowed directory is the mount point of a volume that is missing on the node, the mount point may
+// belong to the volume of this disk. Volumes then waits for the arrival.
 func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opendisk.Volumes, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {

@@ -97,32 +97,37 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		return 0, err
 	}
 	if !found {
-		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
-			listed(s.Disks.OwnerText()+" has", all), s.silentDisk(wanted, all))
+		waited := ""
+		if timeout > 0 {
+			waited = fmt.Sprintf(" after a wait of %v", timeout)
+		}
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v%s; %s%s", wanted, waited,
+			s.Disks.OwnerHas(listed(all)), s.silentDisk(wanted, all))
 	}
 	if len(matching) > 1 {
-		return s.only(ctx, wanted, matching)
+		return s.pickDataDisk(ctx, wanted, matching)
 	}
 	return matching[0].Number, nil
 }
 
-// only returns the number of the single matching disk besides the disks from which Windows runs.
-func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
+// pickDataDisk ignores the system disks among the matching disks, and returns the number of the
+// remaining disk. It returns an error unless exactly one disk remains.
+func (s *Staging) pickDataDisk(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
 	systemDisks, err := s.Users.SystemDisks(ctx)
 	if err != nil {
 		return 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return systemDisks[disk.Number] != "" })
-	switch len(others) {
+	dataDisks := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return systemDisks[disk.Number] != "" })
+	switch len(dataDisks) {
 	case 0:
 		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
-			listed("", matching))
+			listed(matching))
 	case 1:
-		return others[0].Number, nil
+		return dataDisks[0].Number, nil
 	}
 	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-		"%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted,
-		listed("", others))
+		"%d disks have %v: %s; narrow the selector, for example to one serial number", len(dataDisks), wanted,
+		listed(dataDisks))
 }
 
 // silentDisk returns, for an error, which disk leaves the selector's questions unanswered, and why:
@@ -136,9 +141,9 @@ func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) stri
 	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
 	for _, disk := range all {
 		if byNamespace && disk.Bus == csiproxy.BusNVMe && disk.Location.NVMeNamespace == 0 {
-			return fmt.Sprintf("; it may be disk %d, an NVMe disk whose namespace isn't known, since its driver gives no "+
-				"SCSI address, as the native NVMe driver of Windows Server 2025 may; name the disk by its serial number, "+
-				"or go back to Windows' usual driver", disk.Number)
+			return fmt.Sprintf("; it may be disk %d, an NVMe disk of unknown namespace: Windows' driver for the disk gives "+
+				"no SCSI address, perhaps because it is the native NVMe driver of Windows Server 2025; name the disk by its "+
+				"serial number, or go back to Windows' usual driver", disk.Number)
 		}
 	}
 	if path, reason := s.Disks.Unnumbered(); path != "" {
@@ -151,9 +156,9 @@ func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) stri
 const maxListed = 10
 
 // listed names disks in an error.
-func listed(what string, disks []csiproxy.Disk) string {
+func listed(disks []csiproxy.Disk) string {
 	if len(disks) == 0 {
-		return what + " no disks"
+		return "no disks"
 	}
 	var names []string
 	for _, disk := range disks[:min(len(disks), maxListed)] {
@@ -162,7 +167,7 @@ func listed(what string, disks []csiproxy.Disk) string {
 	if more := len(disks) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
+	return strings.Join(names, "; ")
 }
 
 // isMeant asks an open disk for the hardware details that the selector needs, and reports whether

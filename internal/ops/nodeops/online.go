@@ -18,16 +18,25 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
+// The states of a disk.
+var (
+	onlineWritable  = win.DiskState{}
+	onlineReadOnly  = win.DiskState{ReadOnly: true}
+	offlineWritable = win.DiskState{Offline: true}
+	offlineReadOnly = win.DiskState{Offline: true, ReadOnly: true}
+)
+
 // WhileOnline brings a disk online in the wanted state, lets judge examine the disk, and calls use
 // with the disk's partition table. judge runs after the disk is online, because Windows may hide
 // the contents of an offline disk. judge may be nil. The disk stays online, except if judge or use
 // refuses the disk, or if the caller gives up before use: then the disk is put back (see
 // [Disks.PutBack]).
 //
-// While Windows handles the arrival of a disk, Windows may take the disk offline again; public
-// sources don't say whether, or until when. If the disk has gone offline when use fails,
-// WhileOnline repeats all steps, for 30 seconds. A copy of an online disk is refused when the copy
-// stays offline: see [Disks.refuseCollision].
+// judge and use may run several times: while Windows handles the arrival of a disk, Windows may
+// take the disk offline again; public sources don't say whether, or until when. If judge or use
+// fails, and the disk has gone offline or has become read-only, WhileOnline repeats all steps, for
+// 30 seconds. A copy of an online disk is refused when the copy stays offline: see
+// [Disks.refuseCollision].
 func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	judge, use func(layout *win.DriveLayout) error) (err error) {
 	isUsed := false
@@ -59,10 +68,10 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 			return true, nil
 		}
 		err = attempt()
-		if err == nil || IsRefusal(err) || !wentOffline(ctx, h, wanted) {
+		if err == nil || IsRefusal(err) || !mustChangeAgain(ctx, h, wanted) {
 			return true, nil
 		}
-		if timesOffline++; timesOffline >= onlineAgain(wanted) {
+		if timesOffline++; timesOffline >= onlineAttemptsOfCopy(wanted) {
 			if collision := d.refuseCollision(ctx, h, ids); collision != nil {
 				err = collision
 				return true, nil
@@ -80,16 +89,15 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 	return err
 }
 
-// wentOffline reports whether a disk brought online is now offline or read-only.
-func wentOffline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
+// mustChangeAgain reports whether a disk brought online in the wanted state has left the state.
+func mustChangeAgain(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
 	state, err := h.State(ctx)
 	return err == nil && mustChange(state, wanted)
 }
 
-// onlineAgain is how often a copy of an online disk is brought online before the refusal: Windows
-// may give a copy new ids only when the copy goes online once more, and only if the copy is
-// writable.
-func onlineAgain(wanted win.DiskState) int {
+// onlineAttemptsOfCopy is how often a copy of an online disk is brought online before the refusal.
+// Only a writable copy gets a second attempt: Windows may give the copy new ids meanwhile.
+func onlineAttemptsOfCopy(wanted win.DiskState) int {
 	if wanted.ReadOnly {
 		return 1
 	}
@@ -102,9 +110,6 @@ const (
 	onlineInterval        = 50 * time.Millisecond
 	onlineLongestInterval = time.Second
 )
-
-// errWentOffline is the error of a wait that WhileOnline should start again.
-var errWentOffline = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
 
 // IsRefusal reports whether err refuses a disk until somebody changes the disk or the request.
 // Windows' own errors don't count: they may be transient.
@@ -135,7 +140,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 	}
 	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
-		if accepted == onlineAgain(wanted) {
+		if accepted == onlineAttemptsOfCopy(wanted) {
 			layout, _ := h.Layout(ctx) // Windows may not return the table of an offline disk
 			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
 				return err
@@ -166,14 +171,13 @@ func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wante
 	if state.ReadOnly && !wanted.ReadOnly {
 		// Windows mounts the file systems as soon as the disk is online. File systems mounted from
 		// a read-only disk stay read-only. The disk must therefore become writable while offline.
-		offline := win.DiskState{Offline: true}
-		if err := h.SetState(ctx, state, offline); err != nil {
+		if err := h.SetState(ctx, state, offlineWritable); err != nil {
 			return err
 		}
 		if err := h.Verify(ctx); err != nil {
 			return err
 		}
-		state = offline
+		state = offlineWritable
 	}
 	online := win.DiskState{ReadOnly: state.ReadOnly}
 	if err := h.SetState(ctx, state, online); err != nil {
@@ -199,7 +203,7 @@ func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 
 func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) error {
 	state, err := h.State(ctx)
-	if err != nil || before == (win.DiskState{}) || state == before {
+	if err != nil || before == onlineWritable || state == before {
 		return err
 	}
 	var volumes opendisk.Volumes
@@ -231,10 +235,10 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 // TakeOffline flushes the volumes of a disk and changes the disk's state to an offline state. It
 // goes on after a failed flush: a broken disk must go offline, too.
 //
-// A disk staged read-only becomes writable: Windows keeps the attribute for the disk's place, and
-// the next disk there would inherit the attribute. Both changes are one call to Windows. Between
-// two calls, the disk could leave or the process die, and a repeated UnstageVolume may no longer
-// know the disk.
+// If to is writable, TakeOffline first tries to take the disk offline and make it writable by one
+// call to Windows. Between two calls, the disk could leave or the process die, and a repeated
+// UnstageVolume may no longer know the disk. The read-only attribute must not remain: Windows keeps
+// the attribute for the disk's place, and the next disk there would inherit the attribute.
 func (d *Disks) TakeOffline(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes,
 	from, to win.DiskState) error {
 	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {

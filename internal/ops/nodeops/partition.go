@@ -44,7 +44,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	if err != nil {
 		return err
 	}
-	shown, err := d.LookBeforeChange(ctx, h, before)
+	shown, err := d.CheckBeforeChange(ctx, h, before)
 	if err != nil || before.Offline && shown != nil { // the volumes arrive when a caller brings the disk online
 		return err
 	}
@@ -54,6 +54,8 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	}
 	return d.WhilePartitioned(ctx, h, before, wanted, func(layout *win.DriveLayout, made bool) error {
 		if before.Offline && !made {
+			// Windows showed the partitions only after the disk was online. Otherwise, this call
+			// would have left the disk offline.
 			d.PutBack(ctx, h, before)
 			return nil
 		}
@@ -66,11 +68,11 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	})
 }
 
-// LookBeforeChange returns an error if a disk must stay offline or read-only, because the disk
-// holds data of another system or is an unwanted copy. It returns the disk's table if Windows shows
-// partitions in the table. For an offline disk, Windows may show partitions only after the disk is
-// online.
-func (d *Disks) LookBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
+// CheckBeforeChange returns an error if a disk must stay offline or read-only, because the disk
+// holds data of another system or is an unwanted copy. For an offline disk, it returns the table if
+// Windows shows partitions in it; Windows may show partitions only after the disk is online. For an
+// online, read-only disk, it returns the table. An online, writable disk isn't checked.
+func (d *Disks) CheckBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
 	switch {
 	case state.Offline:
 		// Partitions of an offline disk count if Windows shows them. Going online could change a
@@ -88,7 +90,7 @@ func (d *Disks) LookBeforeChange(ctx context.Context, h *usage.LockedDisk, state
 
 // WhilePartitioned is WhileOnline for a disk with a data partition. An empty disk gets a data
 // partition, and made tells use that this call made the partition. Foreign contents are an error,
-// and the disk stays unchanged.
+// and the disk stays unchanged. As in WhileOnline, use may run several times; made stays true.
 func (d *Disks) WhilePartitioned(ctx context.Context, h *usage.LockedDisk, before, wanted win.DiskState,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	// Going online may take a while, and somebody else may partition the disk meanwhile. All checks
@@ -286,8 +288,8 @@ func repeatOn(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout,
 	}, change)
 }
 
-// updateProperties has Windows read a new partition table. A failure is only logged, and ignored by
-// rufus: Windows learned the table when the table was written.
+// updateProperties has Windows read a new partition table. A failure is only logged: Windows
+// learned the table when the table was written. Rufus ignores the failure, too.
 func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 	if err := h.UpdateProperties(ctx); err != nil {
 		d.options.Logger.Warn("Windows doesn't read a new partition table", "disk", h.Number, "err", err)
@@ -298,8 +300,8 @@ func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 // partition, if missing, and a data partition.
 func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
-	// Like rufus, dataPartition sets the numbers: a driver that kept the number 0 until the next
-	// reading of the table would have the volume of partition 0, the whole disk.
+	// Like rufus, dataPartition sets the numbers. Without a number, the volume could get the number
+	// 0, which means the whole disk, until Windows reads the table again.
 	start, number := int64(0), uint32(0)
 	for _, p := range layout.Partitions { // at most the reserved partition, see hasPartition
 		start, number = max(start, p.End()), max(number, p.Number)
@@ -343,14 +345,14 @@ func refuse(reason string) error {
 }
 
 // AwaitVolumes waits until each data partition of a disk has its volume, and returns the volumes.
-// If the disk goes offline meanwhile, AwaitVolumes returns an error: see WhileOnline. layout is the
-// disk's table.
+// If the disk leaves the wanted state meanwhile, AwaitVolumes returns an error, and WhileOnline
+// starts again. layout is the disk's table.
 func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, wanted win.DiskState) (
 	opendisk.Volumes, error) {
 	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
 		state, err := h.State(ctx)
 		if err == nil && mustChange(state, wanted) {
-			err = errWentOffline
+			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
 		}
 		return err
 	})
@@ -415,8 +417,9 @@ func (d *Disks) mountsByHand(ctx context.Context) bool {
 // The volume is unused, since its file system isn't mounted.
 //
 // The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
-// first (rafawo/virtdisk-rs, force_online_volume), which suggests that Windows may count an offline
-// volume as online. onlineVolume does the same if the documented call has no effect.
+// first (rafawo/virtdisk-rs, force_online_volume): perhaps Windows' record of the state is wrong,
+// and says that the volume is online already. onlineVolume does the same if the documented call has
+// no effect.
 func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem string, _ error) {
 	err := d.setVolumeOnline(ctx, name, win.DeviceHandle.OnlineVolume)
 	if err == nil {

@@ -23,8 +23,8 @@ import (
 // A query asks all disks, or all storage adapters, the same question. Each device is asked on its
 // own goroutine: a call to a silent device may hang forever.
 //
-// devices.known keeps what each device has told: the disk's number and owner, and whether the device
-// was slow or skipped. Before a query waits for a device, the query looks there:
+// devices.known keeps what each device has told: the disk's number and owner, and whether the
+// device was slow or skipped. Before a query waits for a device, the query looks there:
 //   - A scratch disk of a container isn't asked: see withoutScratch.
 //   - The node waits for all other devices, until the query's timeout.
 //   - A driver waits for its own disks, and for disks whose owner is unknown: see mayBeOf. Disks of

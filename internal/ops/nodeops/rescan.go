@@ -30,8 +30,8 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 	return d.sharedScan(ctx, false)
 }
 
-// sharedScan is scan, shared with concurrent callers. The scan begins after all callers have
-// called.
+// sharedScan is scan, shared with concurrent callers. A caller that arrives during a scan shares
+// the next scan: the caller's disk may have arrived too late for the current one.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 	_, err := d.shared.rescans.Do(ctx, queryKey{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)

@@ -211,7 +211,7 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDis
 				", and can't be staged writable too; unstage it there first")
 		}
 	}
-	_, err := s.Disks.LookBeforeChange(ctx, lockedDisk, before)
+	_, err := s.Disks.CheckBeforeChange(ctx, lockedDisk, before)
 	return err
 }
 

@@ -508,7 +508,7 @@ func TestStageVolumeWaits(t *testing.T) {
 
 		_, err = n.Storage.StageVolume(t.Context(),
 			csiproxy.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
-		simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
+		simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after a wait of 1ms")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		_, err = n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})

@@ -206,7 +206,7 @@ func TestStageVolumeOnNVMeWithoutSCSI(t *testing.T) {
 		_, err = n.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
 			Disk: csiproxy.Selector{AzureLUN: pointer(uint32(10))}, StagingPath: stagingPath, Wait: time.Millisecond})
 		simtest.WantErrorOf(t, "Azure's LUN", err, csiproxy.ErrNotFound,
-			fmt.Sprintf("it may be disk %d, an NVMe disk whose namespace isn't known", azure))
+			fmt.Sprintf("it may be disk %d, an NVMe disk of unknown namespace", azure))
 	})
 }
 
