@@ -39,8 +39,8 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	defer s.endCheck(id)
 	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 	if errors.Is(err, winerr.ErrorRetry) && s.isDiskMissing(ctx, id) {
-		// A concurrent UnstageVolume also takes the disk offline. The caller's retry then finds no
-		// volume.
+		// UnstageVolume may have taken the disk offline during the scan. The caller may retry: if
+		// the volume is unstaged, the retry finds no volume at the path.
 		return checked, csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk of the volume has left the node or is offline")
 	}
 	if err != nil {

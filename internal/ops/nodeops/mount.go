@@ -59,11 +59,11 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 }
 
 // Mount mounts a volume of a disk at a path, and makes the path if missing. The caller's lock on
-// the disk keeps the disk online meanwhile. Disks of Windows itself can't be locked, and the volume
-// lies on the locked disk only. Mount therefore skips the check for Windows' disks.
+// the disk keeps the disk online meanwhile. LockDisk has refused system disks, and the volume lies
+// on the locked disk only. Mount therefore need not check for system disks.
 //
 // If the call that formatted the volume ended before giving write access to the writers, Mount
-// gives them access: a driver doesn't format a volume with a file system again.
+// gives them access: the driver won't repeat the format call, because the volume is formatted.
 func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
@@ -92,7 +92,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *
 			return err
 		}
 		if mounted == "" {
-			mountErr := v.mount(ctx, directory, lockedVolume.ID)
+			mountErr := v.retryMount(ctx, directory, lockedVolume.ID)
 			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
 				return v.explain(ctx, directory, mountErr)
 			}
@@ -109,15 +109,15 @@ func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *
 			}
 		}
 		if !mounted.Equal(lockedVolume.ID) {
-			return v.refuseOther(mounted)
+			return v.refuseOtherVolume(mounted)
 		}
 		return nil
 	})
 }
 
-// mount has Windows mount a volume at a directory, and retries while Windows refuses and the
+// retryMount has Windows mount a volume at a directory, and retries while Windows refuses and the
 // directory has no volume.
-func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
+func (v *Volumes) retryMount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
 	var final error
 	err := operation.UntilReady(ctx, func() error { return nil }, func() error {
 		err := directory.Mount(ctx, string(id))
@@ -211,8 +211,8 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.Volume
 	return csiproxy.VolumeID(link.Volume), err
 }
 
-// refuseOther returns the error of a path with another volume mounted.
-func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
+// refuseOtherVolume returns the error of a path with another volume mounted.
+func (v *Volumes) refuseOtherVolume(mounted csiproxy.VolumeID) error {
 	const reason = "another volume is mounted there"
 	if v.paths.IsOfDriver() {
 		return refuse(reason)
@@ -236,8 +236,9 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 }
 
 // CheckMountable returns an error if a file, link or entries at a path prevent every mount there.
-// mounted is the volume mounted at the path, "" if no volume is. CheckMountable uses only a single
-// open: for a missing path, it skips the search for files along the way. Mount repeats all checks.
+// mounted is the volume mounted at the path, "" if no volume is. CheckMountable tries a single
+// open, and succeeds for a missing path, even if a file is in place of a parent directory. Mount
+// repeats all checks, and finds such a file.
 func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
 		link, err := f.Link(ctx)
@@ -329,7 +330,7 @@ func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path p
 			return err
 		}
 		if !mounted.Equal(id) {
-			return v.refuseOther(mounted)
+			return v.refuseOtherVolume(mounted)
 		}
 		if err := unmount(directory); err != nil {
 			return err
@@ -350,6 +351,7 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	if err != nil {
 		return "", err
 	}
+	// AskByName answers for most paths with one call; a link or a mount point needs Resolve.
 	switch found, err := v.paths.AskByName(ctx, v.sys, path); {
 	case found == pathpolicy.NothingByName:
 		return "", notFound(noPath)
@@ -401,7 +403,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 	switch to.Kind {
 	case pathpolicy.SharedDirectory:
 		return "", refuse("it leads to a share, and not to a volume of this node")
-	case pathpolicy.Nothing:
+	case pathpolicy.Nothing: // also for a link that leads nowhere: the link itself exists
 		exists, err := v.paths.Exists(ctx, v.sys, path)
 		if err != nil {
 			return "", err

@@ -27,12 +27,12 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	if err != nil {
 		return atStaging(stagingPath, err)
 	}
-	to, release, err := s.Locks.LockMountedAt(ctx, source)
+	resolved, release, err := s.Locks.LockMountedAt(ctx, source)
 	if err != nil {
 		return atStaging(stagingPath, err)
 	}
 	defer release()
-	if err := s.checkStaged(ctx, to); err != nil {
+	if err := s.checkStaged(ctx, resolved); err != nil {
 		return atStaging(stagingPath, err)
 	}
 	if source.Equal(target) {
@@ -47,18 +47,18 @@ func atStaging(path string, err error) error {
 	return &csiproxy.Error{Object: "staging path " + pathText("staging_path", path), Err: err}
 }
 
-// checkStaged returns an error if to, the target of a path, isn't a staged volume or share.
-func (s *Staging) checkStaged(ctx context.Context, to pathpolicy.Resolved) error {
-	if to.ByLink {
+// checkStaged checks that a volume or share is staged at a path. resolved is the path's end.
+func (s *Staging) checkStaged(ctx context.Context, resolved pathpolicy.Resolved) error {
+	if resolved.ByLink { // a link to another path; a link to a share doesn't set ByLink
 		return refuse("it is a link to another path, not a staging path")
 	}
-	if to.Kind == pathpolicy.MountedVolume {
+	if resolved.Kind == pathpolicy.MountedVolume {
 		return nil
 	}
-	if to.Kind == pathpolicy.SharedDirectory {
-		mapped, err := s.Mappings.IsMapped(ctx, to.Target)
+	if resolved.Kind == pathpolicy.SharedDirectory {
+		mapped, err := s.Mappings.IsMapped(ctx, resolved.Target)
 		if err == nil && !mapped {
-			err = refuse("the share " + quote.Text(to.Target) + " is not mapped; it must be staged again")
+			err = refuse("the share " + quote.Text(resolved.Target) + " is not mapped; it must be staged again")
 		}
 		return err
 	}
@@ -117,8 +117,8 @@ func (s *Staging) refusePublished(ctx context.Context, links []string, reason st
 		links = slices.DeleteFunc(links, func(link string) bool { return !s.isOwnLink(ctx, link) })
 	}
 	if len(links) == 0 {
-		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sa link that isn't driver %s's leads to it; an administrator "+
-			"finds it with csi-proxyctl storage volumes", reason, quote.Text(s.options.Driver))
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sa link of another owner leads to it; an administrator finds "+
+			"the link with csi-proxyctl storage volumes", reason)
 	}
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, reason,
 		quote.List(links))

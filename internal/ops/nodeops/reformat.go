@@ -14,10 +14,10 @@ import (
 )
 
 // checkContent returns an error for a volume that must not be formatted. A raw volume must pass
-// checkRaw. With reuse, a volume with a file system may pass checkReusable instead.
+// checkRaw. With reuse, a volume with a file system may pass probeReusable instead.
 func (v *Volumes) checkContent(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent, reuse bool) error {
 	if reuse {
-		isReusable, err := v.checkReusable(ctx, id)
+		isReusable, err := v.probeReusable(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -28,13 +28,14 @@ func (v *Volumes) checkContent(ctx context.Context, id csiproxy.VolumeID, disk *
 	return v.checkRaw(ctx, id, disk, extent)
 }
 
-// checkReusable reports whether a volume has a file system and is mounted in a directory where an
+// probeReusable reports whether a volume has a file system and is mounted in a directory where an
 // administrator permits formatting volumes again. This is how sig-storage-local-static-provisioner
-// empties a released volume. If the volume may still be in use, checkReusable returns an error.
+// empties a released volume. If the volume may still be in use, probeReusable returns an error. It
+// flushes and locks the volume for a moment to find out.
 //
 // Source: https://github.com/kubernetes-sigs/sig-storage-local-static-provisioner/blob/6cbe253cb2ef8245c84801060da3b37335ca78bf/pkg/util/volume_util_windows.go
 // (DeleteContents)
-func (v *Volumes) checkReusable(ctx context.Context, id csiproxy.VolumeID) (isReusable bool, _ error) {
+func (v *Volumes) probeReusable(ctx context.Context, id csiproxy.VolumeID) (isReusable bool, _ error) {
 	mounted, err := v.options.Users.MountedAt(ctx, string(id))
 	if err != nil {
 		return false, err

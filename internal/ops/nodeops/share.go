@@ -53,7 +53,7 @@ func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareReque
 		}
 		return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
 	}
-	remote, staged, err := s.stagedAt(ctx, local, refuseOther)
+	remote, staged, err := s.shareStagedAt(ctx, local, refuseUnlessEmpty)
 	if err != nil || !staged {
 		return unstaged, err
 	}
@@ -80,15 +80,17 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	if err != nil {
 		return unstaged, err
 	}
-	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
-	staged := linked && is.Equal(u.remote)
+	linkTarget, linked, err := s.shareStagedAt(ctx, u.local, acceptAny)
 	if err != nil {
 		return unstaged, err
 	}
+	staged := linked && linkTarget.Equal(u.remote)
 	if !linked && !u.named { // another process has removed the link
 		return unstaged, nil
 	}
-	if !linked && links.At(u.local) || !staged && !u.named {
+	wasRemoved := !linked && links.At(u.local) // since the search for links
+	leadsElsewhere := !staged && !u.named      // not to the share found before the lock
+	if wasRemoved || leadsElsewhere {
 		return unstaged, changedMeanwhile()
 	}
 	if staged {
@@ -109,20 +111,20 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	return unstaged, err
 }
 
-// stagedAt returns the directory of a share to which a path links, and whether the path is a link
-// to a share. For an object of another kind, stagedAt returns the error of other.
-func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
-	other somethingElse) (remote win.UNCPath, staged bool, _ error) {
+// shareStagedAt returns the directory of a share to which a path links, and whether the path is a
+// link to a share. For an object of another kind, shareStagedAt returns the error of check.
+func (s *Staging) shareStagedAt(ctx context.Context, local pathpolicy.Path,
+	check checkOther) (remote win.UNCPath, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
 		link, err := e.Link(ctx)
 		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-			return other(ctx, e, nil)
+			return check(ctx, e, nil)
 		}
 		if err != nil {
 			return err
 		}
 		if remote, staged = shares.ShareOf(link); !staged {
-			return other(ctx, e, &link)
+			return check(ctx, e, &link)
 		}
 		return nil
 	})
@@ -132,15 +134,15 @@ func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 	return remote, staged, err
 }
 
-// somethingElse is called for a staging path with an object other than a link to a share: another
-// link or, if link is nil, a file or directory. It returns an error if the caller must stop.
-type somethingElse func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
+// checkOther is called for a staging path with an object other than a link to a share: another link
+// or, if link is nil, a file or directory. It returns an error if the caller must stop.
+type checkOther func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
 
-// acceptOther accepts anything.
-func acceptOther(context.Context, pathpolicy.Entry, *pathpolicy.Link) error { return nil }
+// acceptAny accepts any object.
+func acceptAny(context.Context, pathpolicy.Entry, *pathpolicy.Link) error { return nil }
 
-// refuseOther returns csiproxy.ErrFailedPrecondition for anything but an empty directory.
-func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error {
+// refuseUnlessEmpty returns csiproxy.ErrFailedPrecondition for any object but an empty directory.
+func refuseUnlessEmpty(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error {
 	refuse := func(format string, args ...any) error {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "no share is staged there: "+format, args...)
 	}

@@ -63,11 +63,11 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		staged.VolumeID = volume.ID
 		formatted := false
 		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, fileSystem, r)
-		staged.Formatted = staged.Formatted || formatted
+		staged.Formatted = staged.Formatted || formatted // true from the first run on: use may run again
 		if err != nil {
 			return err
 		}
-		if err := s.mount(ctx, lockedDisk, volume, path, r.Format.Writers); err != nil {
+		if err := s.mountAtStagingPath(ctx, lockedDisk, volume, path, r.Format.Writers); err != nil {
 			return err
 		}
 		return s.finish(ctx, lockedDisk, volume, extent, r, &staged)
@@ -127,17 +127,20 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 	return s.finish(ctx, lockedDisk, volume, extent, r, staged) == nil
 }
 
-// finish returns an error if the disk of a mounted volume isn't read-only or writable as requested.
-// It grows the volume if requested, and fills in the volume's size. finish fails for a disk that
-// has gone offline, since the size is unavailable.
+// finish checks that the disk of a mounted volume still is read-only, or writable, as requested. It
+// grows the volume if requested, and fills in the volume's size. finish fails for a disk that has
+// gone offline, since the size is unavailable.
 func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	state, err := lockedDisk.State(ctx)
 	if err != nil {
 		return onDisk(lockedDisk.Number, err)
 	}
-	if state.ReadOnly != r.ReadOnly {
-		return onDisk(lockedDisk.Number, opendisk.ChangedError("it was made read-only, or writable, during the call"))
+	if state.ReadOnly && !r.ReadOnly {
+		return onDisk(lockedDisk.Number, opendisk.ChangedError("it is now read-only"))
+	}
+	if !state.ReadOnly && r.ReadOnly {
+		return onDisk(lockedDisk.Number, opendisk.ChangedError("it is now writable"))
 	}
 	if r.Grow && !r.ReadOnly {
 		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
@@ -151,9 +154,9 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
-// checkOnDisk returns an error if the volume mounted at the staging path is on another disk. A
-// missing volume may belong to this disk while the disk is offline: Volumes.Mount compares the
-// volume after its arrival.
+// checkOnDisk returns an error if the volume mounted at the staging path is on another disk. If the
+// volume is missing, checkOnDisk succeeds: the volume may belong to this disk, and be missing only
+// because the disk is offline. Volumes.Mount compares the volumes once the disk is online.
 func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *usage.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
@@ -177,7 +180,7 @@ func onDisk(n csiproxy.DiskNumber, err error) error {
 
 // whileUsable brings a disk online, read-only or writable as requested, and calls use with the
 // disk's partition table. A writable disk without a data partition gets a data partition; made
-// tells that this call made the partition.
+// tells that this call made the partition. use may run several times: see [Disks.WhileOnline].
 func (s *Staging) whileUsable(ctx context.Context, lockedDisk *usage.LockedDisk, r csiproxy.StageVolumeRequest,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	before, err := lockedDisk.State(ctx)
@@ -188,20 +191,20 @@ func (s *Staging) whileUsable(ctx context.Context, lockedDisk *usage.LockedDisk,
 		if err := s.makeReadOnly(ctx, lockedDisk, before); err != nil {
 			return onDisk(lockedDisk.Number, err)
 		}
-		err := s.Disks.WhileOnline(ctx, lockedDisk, before, win.DiskState{ReadOnly: true}, refuseBlank,
+		err := s.Disks.WhileOnline(ctx, lockedDisk, before, onlineReadOnly, refuseBlank,
 			func(layout *win.DriveLayout) error { return use(layout, false) })
 		return onDisk(lockedDisk.Number, err)
 	}
 	if err := s.checkWritable(ctx, lockedDisk, before); err != nil {
 		return onDisk(lockedDisk.Number, err)
 	}
-	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, win.DiskState{}, use))
+	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, onlineWritable, use))
 }
 
 // checkWritable returns an error if a disk must not become online and writable: the disk is staged
 // read-only, or has foreign data.
 func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
-	if before == (win.DiskState{ReadOnly: true}) {
+	if before == onlineReadOnly {
 		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
 		if err != nil {
 			return err
@@ -215,13 +218,14 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDis
 	return err
 }
 
-// makeReadOnly makes a disk read-only. Windows mounts a file system read-only only if the disk was
-// read-only before. A disk that is online and writable therefore goes offline first.
+// makeReadOnly makes a disk read-only before the disk goes online: Windows then mounts the file
+// systems at once, read-only or writable like the disk. A disk that is online and writable
+// therefore goes offline first.
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
 	switch {
 	case before.Offline:
-		// Windows gives a copy of an online disk new ids, but only if the copy is writable. If a
-		// disk shows its table only after going online, WhileOnline does this check.
+		// A read-only copy can't be online beside its original: see clone.go. If Windows hides the
+		// table of the offline disk, WhileOnline refuses the copy later.
 		if layout, err := lockedDisk.Layout(ctx); err == nil {
 			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {
@@ -244,7 +248,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk
 			return refuse("it is staged writable at " + quote.List(paths) +
 				", and can't be staged read-only too; unstage it there first")
 		}
-		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, win.DiskState{Offline: true}); err != nil {
+		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, offlineWritable); err != nil {
 			return err
 		}
 	}
@@ -252,7 +256,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk
 		return nil
 	}
 	err := operation.UntilReady(ctx, func() error { return lockedDisk.Verify(ctx) }, func() error {
-		return lockedDisk.SetState(ctx, win.DiskState{Offline: true}, win.DiskState{Offline: true, ReadOnly: true})
+		return lockedDisk.SetState(ctx, offlineWritable, offlineReadOnly)
 	})
 	if err == nil {
 		s.options.Logger.Info("disk made read-only", "disk", lockedDisk.Number)
@@ -280,7 +284,6 @@ func (s *Staging) lockVolume(ctx context.Context, lockedDisk *usage.LockedDisk, 
 	if err != nil {
 		return nil, extent, "", err
 	}
-	// The volume's id is unambiguous: only this disk has it.
 	volume, err := lockedDisk.LockVolume(ctx, csiproxy.VolumeID(name))
 	if err != nil {
 		return nil, extent, "", err
@@ -357,10 +360,10 @@ func (s *Staging) format(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 	return fileSystem, formatted, nil
 }
 
-// mount mounts a volume at a staging path, and refuses a volume staged elsewhere. If Windows has
-// given the volume a drive letter, mount removes the letter.
-func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume, path pathpolicy.Path,
-	writers []string) error {
+// mountAtStagingPath mounts a volume at a staging path, and refuses a volume staged elsewhere. If
+// Windows has given the volume a drive letter, mountAtStagingPath removes the letter.
+func (s *Staging) mountAtStagingPath(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
+	path pathpolicy.Path, writers []string) error {
 	mounted, err := s.Users.MountedAt(ctx, string(volume.ID))
 	if err != nil {
 		return err
@@ -373,7 +376,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volum
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	}) {
-		elsewhere = nil // the volume is staged at this path; further paths come from MountVolume
+		elsewhere = nil // staged here already, by an earlier call; the other paths are mounts by MountVolume, and may stay
 	}
 	if len(elsewhere) > 0 {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
@@ -382,9 +385,9 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *usage.LockedDisk, volum
 	if err := s.Volumes.Mount(ctx, lockedDisk, volume, path, writers); err != nil {
 		return err
 	}
-	for _, letter := range mounted {
-		if len(usage.Directories([]string{letter})) == 0 {
-			s.removeLetter(ctx, volume, letter)
+	for _, mountPath := range mounted {
+		if usage.IsDriveLetter(mountPath) {
+			s.removeLetter(ctx, volume, mountPath)
 		}
 	}
 	return nil

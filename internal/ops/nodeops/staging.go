@@ -102,9 +102,9 @@ func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []
 	if err != nil {
 		return nil, err
 	}
-	hardware := wanted
-	hardware.ISCSI = nil
-	all = slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !hardware.Matches(disk) })
+	withoutTarget := wanted
+	withoutTarget.ISCSI = nil
+	all = slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !withoutTarget.Matches(disk) })
 	if err := s.addTargets(ctx, all, s.targetsInTime); err != nil {
 		if wanted.ISCSI != nil || ctx.Err() != nil {
 			return nil, err

@@ -100,7 +100,7 @@ func (s *Staging) logOut(ctx context.Context, t csiproxy.ISCSISelector) (bool, e
 		if !lun.IQN.Equal(t.IQN) {
 			continue
 		}
-		// All owners' disks count: an owner would lose its disk.
+		// The disks of all owners count: a logout takes the target's disks away from each of them.
 		online, err := s.Disks.IsOnline(ctx, n)
 		if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // a single answer may be transient
 			if online, err = s.Disks.IsOnline(ctx, n); csiproxy.KindOf(err) == csiproxy.ErrNotFound {

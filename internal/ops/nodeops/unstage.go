@@ -62,7 +62,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 	}()
 	err = v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		err := directory.Unmount(ctx) // Lock has flushed the volume
-		if !mayBeOfLock(err) {
+		if !mayBeDueToLock(err) {
 			return err
 		}
 		h.Close()
@@ -92,10 +92,11 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 	return nil
 }
 
-// mayBeOfLock reports whether the mount manager may have refused to remove a mount point because
-// the volume is locked. No source says whether it removes mount points of locked volumes. After a
-// refusal, the volume is unmounted before the lock: see unmountUnlocked.
-func mayBeOfLock(err error) bool {
+// mayBeDueToLock reports whether the mount manager may have refused to remove a mount point because
+// the volume is locked. No source says whether the mount manager removes mount points of locked
+// volumes. After such a refusal, the caller gives up the lock, unmounts the volume, and locks the
+// volume again: see unmountUnlocked.
+func mayBeDueToLock(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
 }
 
@@ -112,7 +113,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 	}
 	reason := "Windows doesn't say whether something opened it during the unmount; try again"
 	if used := (inUse{}); errors.As(err, &used) {
-		err = used.error // not IsInUse, which promises an unchanged node: a change was made and undone
+		err = used.error // IsInUse must be false: the volume was unmounted, if only for a moment
 		reason = "something opened it during the unmount" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
@@ -130,7 +131,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 //
 // A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Lock
 // then opens the volume for reading, which is enough for FSCTL_LOCK_VOLUME. All other volumes are
-// opened for writing as well, as in all public code that locks volumes.
+// opened for reading and writing, as in all public code that locks volumes.
 func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (win.DeviceHandle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	isReadOnly := errors.Is(err, winerr.ErrorWriteProtect)
@@ -179,14 +180,13 @@ func asInUse(id csiproxy.VolumeID, err error) error {
 // IsInUse reports whether err, from UnmountUnused or Lock, means that the volume is in use and was
 // left unchanged. The use may end after a moment, as with virus scanners.
 func IsInUse(err error) bool {
-	is := errors.As(err, new(inUse))
-	return is
+	return errors.As(err, new(inUse))
 }
 
-// InUse converts err, of which IsInUse is true, to the error of a volume that stays in use:
-// csiproxy.ErrFailedPrecondition. It names the processes that use the volume, as far as Windows
-// knows.
-func (v *Volumes) InUse(ctx context.Context, err error) error {
+// ExplainInUse converts err, of which IsInUse is true, to the error of a volume that stays in use:
+// csiproxy.ErrFailedPrecondition. The error names the processes that use the volume, as far as
+// Windows knows.
+func (v *Volumes) ExplainInUse(ctx context.Context, err error) error {
 	var used inUse
 	errors.As(err, &used)
 	return &csiproxy.Error{

@@ -55,8 +55,9 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 			return result, err
 		}
 	}
+	// With a disk named, the request means the disk's volume: a share at the path stays.
 	if !result.Unmounted && !found.isShare {
-		if err := s.unstageNothing(ctx, request, stagingPath, found.volume); err != nil {
+		if err := s.finishWithoutUnmount(ctx, request, stagingPath, found.volume); err != nil {
 			return result, err
 		}
 	}
@@ -82,20 +83,20 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 	if err != nil || resolved.Volume != "" {
 		return stagedObject{volume: csiproxy.VolumeID(resolved.Volume)}, err
 	}
-	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
+	found.share, found.isShare, err = s.shareStagedAt(ctx, stagingPath, acceptAny)
 	if err != nil || found.isShare {
 		return found, err
 	}
-	// Lookup also finds no volume at a path that isn't a mount point, an error here.
+	// Lookup ignores a file or a link at the path; MountedAtPath returns an error.
 	found.volume, err = s.Volumes.MountedAtPath(ctx, stagingPath)
 	return found, err
 }
 
-// unstageNothing ends the unstaging of a path where no volume was unmounted. mounted is the volume
-// that was mounted there at the start of the call, on a disk other than the requested disk. If a
-// different volume is mounted there now, unstageNothing returns an error: success would mean that
-// nothing is staged there.
-func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+// finishWithoutUnmount ends the unstaging of a path where no volume was unmounted. mounted is the
+// volume that was mounted there at the start of the call, on a disk other than the requested disk.
+// If a different volume is mounted there now, finishWithoutUnmount returns an error: success would
+// mean that nothing is staged there.
+func (s *Staging) finishWithoutUnmount(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	mounted csiproxy.VolumeID) error {
 	if !request.Disk.IsZero() {
 		stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
@@ -131,10 +132,10 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
 	var inUse error // for the log: names the processes using the volume at the first attempt
-	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
+	_, pollErr := operation.Poll(ctx, polling, func() (bool, error) {
 		err = f()
 		if IsInUse(err) && inUse == nil {
-			inUse = s.Volumes.InUse(ctx, err)
+			inUse = s.Volumes.ExplainInUse(ctx, err)
 		}
 		return !IsInUse(err), nil
 	})
@@ -144,10 +145,10 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 		}
 		return err
 	}
-	if ended != nil {
-		return fmt.Errorf("%w: %w", ended, err)
+	if pollErr != nil {
+		return fmt.Errorf("%w: %w", pollErr, err)
 	}
-	return s.Volumes.InUse(ctx, err)
+	return s.Volumes.ExplainInUse(ctx, err)
 }
 
 // unstageVolume unmounts the volume id, mounted at a path, takes its disk offline, and returns the
@@ -193,7 +194,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
-	// If both steps fail, the disk's error takes precedence: a repeated call can't know the disk.
+	// If both steps fail, report the disk's error: a repeated call finds no volume, and can't learn
+	// which disk to take offline.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
 		result.DiskOffline, err = held.retire(ctx)
@@ -221,8 +223,9 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpo
 	return err
 }
 
-// unavailableIfDiskLeft converts the error of a missing disk to csiproxy.ErrUnavailable. In the
-// middle of a call, the error may be transient, and a repeated call finds out.
+// unavailableIfDiskLeft converts the error of a missing disk to csiproxy.ErrUnavailable: a disk
+// that was there at the start of the call may be missing only for a moment. A repeated call finds
+// out whether the disk has left.
 func unavailableIfDiskLeft(err error) error {
 	if !winerr.IsGone(err) {
 		return err
@@ -259,8 +262,11 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 		return false, err
 	}
 	isMissing, err := s.Users.IsMissing(ctx, id)
-	if err != nil || !isMissing {
-		return err == nil, unavailableIfDiskLeft(err)
+	if err != nil {
+		return false, unavailableIfDiskLeft(err)
+	}
+	if !isMissing {
+		return true, nil
 	}
 	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
 		s.options.Logger.Warn("unmounting a missing volume without a flush", "volume", id, "err", reason)
@@ -292,9 +298,9 @@ func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedD
 	return true, nil
 }
 
-// mayBeMeant reports whether an open disk may be the requested disk. A sick disk that doesn't
-// answer what the request compares counts as requested, except if another disk matches: a sick disk
-// must not keep its volume mounted forever.
+// mayBeMeant reports whether an open disk may be the requested disk. If the disk fails to report a
+// compared property, mayBeMeant assumes the requested disk, unless another disk matches: a sick
+// disk must not keep its volume mounted forever.
 func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *usage.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
@@ -395,8 +401,8 @@ func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stag
 // locks none.
 //
 // A volume whose lock fails for another reason stays unlocked: on a sick disk, the failure must not
-// keep id mounted. For the same reason, lockOthers succeeds if the disk doesn't report its volumes;
-// retire asks again.
+// keep id mounted. For the same reason, lockOthers succeeds if the disk fails to report its
+// volumes, or Windows their mount points; retire asks again.
 func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
 		return nil
@@ -420,25 +426,25 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 	return nil
 }
 
-// retire takes the disk offline if none of its volumes is mounted, and reports whether the disk was
-// online before. A disk staged read-only becomes writable.
+// retire takes the disk offline if none of its volumes is mounted, and reports whether this call
+// took the disk offline. A disk staged read-only becomes writable.
 //
 // retire first tries with dismounted, locked volumes, to keep programs from opening a volume before
-// its disk is offline. Whether Windows takes a disk offline under such locks is undocumented:
-// DynamicDiskPartitioner relies on it, win32diskimager goes on after a refusal, and WSL closes its
-// handles first. If Windows refuses, retire also closes the handles, and tries again at once. A
-// process that opens a volume between the two attempts loses the data it has written and not yet
-// flushed, as if the disk were pulled out. Such a process can't be a pod: the volumes have neither
-// mount paths nor links, and the process must use a drive letter or the volume's name. Leaving the
-// disk online instead would prevent its PersistentVolume from ever being detached.
+// its disk is offline. Whether Windows takes a disk offline under such locks is undocumented, and
+// public programs differ: DynamicDiskPartitioner keeps the locks, win32diskimager goes on after a
+// refusal, and WSL closes its handles first. If Windows refuses, retire closes the handles, too,
+// and tries again at once without the locks. A process that opens a volume between the two attempts
+// loses the data it has written and not yet flushed, as if the disk were pulled out. Such a process
+// can't be a pod: the volumes have neither mount paths nor links, and the process must use a drive
+// letter or the volume's name. Leaving the disk online instead would prevent its PersistentVolume
+// from ever being detached.
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before
 // IOCTL_DISK_SET_DISK_ATTRIBUTES)
-func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
-	retired := win.DiskState{Offline: true}
+func (d *heldDisk) retire(ctx context.Context) (tookOffline bool, _ error) {
 	state, err := d.State(ctx)
-	if err != nil || state == retired {
+	if err != nil || state == offlineWritable {
 		return false, err
 	}
 	disks := d.staging.Disks
@@ -461,12 +467,12 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 		toFlush = maps.Clone(d.volumes)
 		maps.DeleteFunc(toFlush, d.hasLocked)
 	}
-	err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
+	err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, offlineWritable)
 	if err != nil && len(d.locked) > 0 {
 		d.staging.options.Logger.Warn("unlocking volumes, since their disk doesn't go offline while they are locked",
 			"disk", d.Number, "err", err)
 		d.unlockInWindows()
-		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
+		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, offlineWritable)
 	}
 	return !state.Offline && err == nil, err
 }

@@ -114,14 +114,14 @@ func TestUnmountUnused(t *testing.T) {
 			}
 			simtest.Want(t, "mounted", s.mountedAt(volumeStaging) != "", c.mounted)
 			if c.inUse {
-				err = s.volumes.InUse(t.Context(), err)
+				err = s.volumes.ExplainInUse(t.Context(), err)
 				for range 11 {
 					use(s)
 				}
 				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition,
 					"it is in use by process 2000 ("+image+"); end the process, or the pod that it belongs to, or force "+
 						"the unmount")
-				simtest.WantError(t, s.volumes.InUse(t.Context(), err), csiproxy.ErrFailedPrecondition,
+				simtest.WantError(t, s.volumes.ExplainInUse(t.Context(), err), csiproxy.ErrFailedPrecondition,
 					"process 2036 ("+image+"), 2 more; end the process, or the pod that it belongs to, or force")
 			}
 		})
@@ -145,7 +145,7 @@ func TestInUseSaysWhatToDo(t *testing.T) {
 			s.do(err)
 			defer s.sim.EndProcess(id)
 		}
-		text := s.volumes.InUse(t.Context(), s.unmountUnused(t.Context(), false)).Error()
+		text := s.volumes.ExplainInUse(t.Context(), s.unmountUnused(t.Context(), false)).Error()
 		if strings.Count(text, want) != 1 || !strings.Contains(text, "or force the unmount") {
 			t.Errorf("%s: %s, want %q", image, text, want)
 		}
@@ -155,6 +155,6 @@ func TestInUseSaysWhatToDo(t *testing.T) {
 	s.do(err)
 	defer s.sim.EndProcess(id)
 	s.do(s.sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
-	simtest.WantError(t, s.volumes.InUse(t.Context(), s.unmountUnused(t.Context(), false)), csiproxy.ErrFailedPrecondition,
+	simtest.WantError(t, s.volumes.ExplainInUse(t.Context(), s.unmountUnused(t.Context(), false)), csiproxy.ErrFailedPrecondition,
 		"Windows names no process: end the pods and containers")
 }

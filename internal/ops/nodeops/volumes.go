@@ -218,7 +218,7 @@ func (v *Volumes) Format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 	return v.format(ctx, lockedDisk, lockedVolume, extent, o, writers, false)
 }
 
-// format is Format; with reuse, it also empties a volume accepted by checkReusable.
+// format is Format; with reuse, it also empties a volume accepted by probeReusable.
 func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lockedVolume *usage.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string, reuse bool) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {

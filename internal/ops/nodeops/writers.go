@@ -77,8 +77,8 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 //   - a volume mounted in an allowed directory, where files could be made meanwhile. The caller's
 //     lock on the volume prevents new mounts.
 //
-// (An administrator may write by a drive letter or elsewhere, which is harmless: the files have
-// already inherited the old list.)
+// (An administrator may still make files through a drive letter. The new access list of the root
+// doesn't reach existing files, and their access stays unchanged.)
 //
 // The volume is opened by its name, and links can't redirect a volume name.
 func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVolume, writers []string, formatted bool) (err error) {

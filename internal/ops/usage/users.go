@@ -75,8 +75,11 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 // Directories returns the paths without the drive letters. Windows assigns letters on its own, and
 // a letter does not count as "in use".
 func Directories(paths []string) []string {
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
+	return slices.DeleteFunc(slices.Clone(paths), IsDriveLetter)
 }
+
+// IsDriveLetter reports whether a mount point is a drive letter rather than a directory.
+func IsDriveLetter(mountPath string) bool { return len(mountPath) <= len(`C:\`) }
 
 // Allowed returns the paths of MountedAt below the allowed directories.
 func (f *Finder) Allowed(paths []string) []string {
