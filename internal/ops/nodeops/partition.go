@@ -255,7 +255,7 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 			return err
 		}
 		if layout.Style != win.StyleGPT {
-			return fmt.Errorf("Windows made a GPT, but the disk has the partition style %d", layout.Style)
+			return fmt.Errorf("the disk has the partition style %d after Windows made a GPT", layout.Style)
 		}
 		if hasPartition(layout) {
 			return opendisk.ChangedError("it has a partition already")
