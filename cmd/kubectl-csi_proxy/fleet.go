@@ -68,7 +68,7 @@ func checkCommand(c *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check whether the Windows nodes keep their volumes in an upgrade of the cluster",
-		Long: `Say whether the Windows nodes keep their volumes when the cluster is upgraded to a version of
+		Long: `Check whether the Windows nodes keep their volumes when the cluster is upgraded to a version of
 Kubernetes without in-tree storage plugins: status, and for each node
 - the CSI driver is registered that replaces the in-tree plugin of each volume on the node
 - so is each driver of --driver; or any driver, if the node needs none of these

@@ -57,7 +57,7 @@ var pluginFaults = []pluginFault{
 	{name: "Ctrl-C in read", wait: patience, step: "read", interrupts: true, says: []string{"interrupted"}},
 	{name: "Ctrl-C in grow", wait: patience, step: "grow", interrupts: true, long: true, says: []string{"interrupted"}},
 	{name: "no provisioner", wait: 3 * time.Second, step: "write", plant: func(t *pluginTest) { t.class = t.newClass("disk.example.com") },
-		says: []string{"nobody has made its volume", "the cluster has no CSIDriver disk.example.com", "does the controller of the driver disk.example.com run"}},
+		says: []string{"no volume has been created", "the cluster has no CSIDriver disk.example.com", "does the controller of the driver disk.example.com run"}},
 	{name: "no image", wait: 5 * time.Second, step: "write", plant: func(t *pluginTest) { t.image = "example.com/CMD" }, long: true,
 		says: []string{"InvalidImageName", `couldn't parse image name "example.com/CMD"`}},
 	{name: "no driver on the node", wait: 15 * time.Second, step: "write", long: true,

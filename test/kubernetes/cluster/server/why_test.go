@@ -229,7 +229,7 @@ func TestWhy(t *testing.T) {
 			pending(w)
 			w.ofClaim = []core.Event{event("ProvisioningFailed", "rpc error: quota exceeded")}
 		}, "", "claim", "quota exceeded"},
-		"being-made": {pending, "", "waiting", "in the making"},
+		"being-made": {pending, "", "waiting", "has been creating"},
 		"claim-lost": {func(w *waitingPod) { w.claim.Status.Phase = core.ClaimLost }, "", "claim", "is gone"},
 		"no-volume":  {func(w *waitingPod) { w.volume = nil }, "", "volume", "doesn't exist"},
 		"other-zone": {func(w *waitingPod) {
