@@ -38,7 +38,8 @@ type source struct {
 	Unopened bool `json:"unopened"`
 }
 
-// table stands in a page, between the comments that name it. Without columns it is a list, with one cell a row.
+// table is a table of a page, between two comments with its name. A table without columns is a list: each row has
+// one cell.
 type table struct {
 	Page    string   `json:"page"`
 	Name    string   `json:"name"`

@@ -78,7 +78,7 @@ type ForgottenLink struct {
 	PodUID string `json:"podUID"`
 	// Volume is the PersistentVolume, or the volume in the pod's spec.
 	Volume string `json:"volume"`
-	// Command removes the link. It is for the case that neither kubelet nor the API server has the pod.
+	// Command removes the link. Run it only if neither kubelet nor the API server has the pod.
 	Command string `json:"command"`
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// unary refuses a call if too many are under way, ends it shortly before its client's deadline, counts it, and logs it
-// in one line.
+// unary makes a call: it refuses the call if too many are under way, ends the call shortly before the client's
+// deadline, counts the call, and logs one line.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	resp any, err error) {
 	defer s.recoverPanic(info.FullMethod, &err)
