@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -150,8 +151,9 @@ func (c *driversCheck) decode(data []byte) {
 		c.addOfScope(p)
 	}
 	c.checkDirectories()
-	slices.SortStableFunc(c.problems, func(a, b driversProblem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	sort.SliceStable(c.problems, func(i, j int) bool {
+		a, b := c.problems[i], c.problems[j]
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) < 0
 	})
 }
 

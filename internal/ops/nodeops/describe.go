@@ -4,12 +4,12 @@
 package nodeops
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -51,7 +51,7 @@ func described(answers []found) (all []csiproxy.Disk) {
 		a.disk.Driver = a.driver
 		all = append(all, a.disk)
 	}
-	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Number < all[j].Number })
 	return all
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -117,8 +118,8 @@ type watcher struct {
 func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
 	// The number of a hanging disk may belong to another disk by now. Of two disks with the same
 	// number, the disk without an error counts.
-	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int {
-		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
+	sort.SliceStable(all, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(all[i].Number, all[j].Number), cmp.Compare(all[i].Error, all[j].Error)) < 0
 	})
 	all = slices.CompactFunc(all, func(a, b csiproxy.Disk) bool { return a.Number == b.Number })
 	had := w.has

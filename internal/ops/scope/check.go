@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -73,7 +74,7 @@ func Check(drivers []Driver) []Problem {
 	c.checkNames()
 	c.checkServers()
 	c.checkPatterns()
-	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Driver - b.Driver })
+	sort.SliceStable(c.problems, func(i, j int) bool { return c.problems[i].Driver < c.problems[j].Driver })
 	return c.problems
 }
 

@@ -228,8 +228,11 @@ func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete Incompl
 	if f.driver != "" {
 		return f.findLinks(ctx, []*Finder{f.drivers[f.driver]})
 	}
-	byName := func(a, b *Finder) int { return cmp.Compare(a.driver, b.driver) }
-	return f.findLinks(ctx, slices.SortedFunc(maps.Values(f.drivers), byName))
+	var drivers []*Finder
+	for _, name := range slices.Sorted(maps.Keys(f.drivers)) {
+		drivers = append(drivers, f.drivers[name])
+	}
+	return f.findLinks(ctx, drivers)
 }
 
 func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete Incomplete, err error) {

@@ -104,20 +104,25 @@ func (h DeviceHandle) Number(ctx context.Context) (DeviceNumber, error) {
 // buffer.
 var answers = sync.Pool{New: func() any { return new([1024]byte) }}
 
-// property reads a whole storage property of any length.
+// property reads and decodes a storage property.
 func property[T any](ctx context.Context, h DeviceHandle, id PropertyID, decode func([]byte) (T, error)) (T, error) {
 	pooled := answers.Get().(*[1024]byte) // large enough for all answers but those with many identifiers
 	defer answers.Put(pooled)
-	query, buffer := EncodePropertyQuery(id), pooled[:]
+	return decoded(decode)(h.property(ctx, id, pooled[:]))
+}
+
+// property reads a whole storage property. The buffer is used if the property fits into it.
+func (h DeviceHandle) property(ctx context.Context, id PropertyID, buffer []byte) ([]byte, error) {
+	query := EncodePropertyQuery(id)
 	for {
 		out, err := h.control(ctx, IoctlStorageQueryProperty, query, buffer)
 		if err != nil {
-			return decoded(decode)(nil, fmt.Errorf("property %d: %w", id, err))
+			return nil, fmt.Errorf("property %d: %w", id, err)
 		}
 		// The driver cuts an answer that is too long and gives the full length in its header.
 		full, err := DescriptorSize(out)
 		if err != nil || int64(full) <= int64(len(buffer)) || full > maximumOutput {
-			return decoded(decode)(out, err)
+			return out, err
 		}
 		buffer = make([]byte, full)
 	}

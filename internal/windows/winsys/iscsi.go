@@ -357,13 +357,23 @@ const (
 	maxISCSIReport   = 16 << 20
 )
 
-// iscsiReport calls f with increasing buffers until a buffer is large enough, and decodes the
-// contents. f gets the number of elements of the given size that fit into the buffer, and returns
-// the number of elements required or written. Buffers are erased, because some reports contain
-// passwords.
+// iscsiReport reads and decodes a report of the initiator. See readISCSIReport. The buffer is erased
+// afterwards, because some reports contain passwords.
 func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, buf []byte) error,
 	decode func(buf []byte) (T, error)) (report T, err error) {
-	buf, err := grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
+	buf, err := readISCSIReport(ctx, size, f)
+	if err != nil {
+		return report, err
+	}
+	defer clear(buf)
+	return decode(buf)
+}
+
+// readISCSIReport calls f with increasing buffers until a buffer is large enough, and erases the
+// others. f gets the number of elements of the given size that fit into the buffer, and returns the
+// number of elements required or written.
+func readISCSIReport(ctx context.Context, size uint32, f func(room *uint32, buf []byte) error) ([]byte, error) {
+	return grown(int(max(size, firstISCSIReport)), func(buf []byte) (uint32, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
@@ -381,11 +391,6 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 		}
 		return room * size, winerr.ErrorInsufficientBuffer
 	})
-	if err != nil {
-		return report, err
-	}
-	defer clear(buf)
-	return decode(buf)
 }
 
 // bufferTooSmall reports whether a status means a small buffer. Some statuses have the error number
