@@ -67,7 +67,7 @@ func sample(t *testing.T) {
 }
 
 // belowOperations are the functions that operations make calls by: many have these lines in common.
-var belowOperations = regexp.MustCompile(`/(operation|pathpolicy|signatures|scm)\.`)
+var belowOperations = regexp.MustCompile(`/(operation|pathpolicy)\.`)
 
 // operationLines returns the last three lines of the operations by which a call to Windows is made.
 func operationLines() (lines string) {
@@ -75,8 +75,7 @@ func operationLines() (lines string) {
 	frames := runtime.CallersFrames(stack[:runtime.Callers(0, stack[:])])
 	for n, more := 0, true; more && n < 3; {
 		var f runtime.Frame
-		if f, more = frames.Next(); strings.Contains(f.Function, "/internal/ops/") && !belowOperations.MatchString(f.Function) &&
-			!strings.HasSuffix(f.File, "/use/system.go") {
+		if f, more = frames.Next(); strings.Contains(f.Function, "/internal/ops/") && !belowOperations.MatchString(f.Function) {
 			lines += fmt.Sprintln(f.File, f.Line)
 			n++
 		}

@@ -53,7 +53,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	if err := s.checkOnDisk(ctx, lockedDisk, mounted); err != nil {
 		return staged, err
 	}
-	return staged, s.whileUsable(ctx, lockedDisk, r, func(layout *win.DriveLayout, made bool) error {
+	err = s.whileUsable(ctx, lockedDisk, r, func(layout *win.DriveLayout, made bool) error {
 		staged.Partitioned = made
 		volume, extent, fileSystem, err := s.lockVolume(ctx, lockedDisk, r, layout)
 		if err != nil {
@@ -72,6 +72,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		return s.finish(ctx, lockedDisk, volume, extent, r, &staged)
 	})
+	return staged, err
 }
 
 // pathText names a path in errors, or the field for an empty path: a client that misspells a field
