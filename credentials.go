@@ -32,17 +32,21 @@ func (c SMBCredentials) AsNode() bool { return c.Username == "" && c.Password.Re
 // Validate returns ErrInvalidArgument, with the reason, for credentials that Windows would misread.
 func (c SMBCredentials) Validate() error {
 	password := c.Password.Reveal()
+	control := strings.IndexFunc(c.Username, unicode.IsControl)
 	switch {
 	case c.AsNode():
 		return nil
 	case c.Username == "":
 		return Errorf(ErrInvalidArgument, "the user name is empty, and there is a password")
-	case password == "":
-		return Errorf(ErrInvalidArgument, "the password is empty")
 	case len(c.Username) > maxUsername:
 		return Errorf(ErrInvalidArgument, "the user name is longer than %d bytes", maxUsername)
-	case !utf8.ValidString(c.Username) || strings.ContainsFunc(c.Username, unicode.IsControl):
-		return Errorf(ErrInvalidArgument, "the user name isn't valid UTF-8 or has control characters")
+	case !utf8.ValidString(c.Username):
+		return Errorf(ErrInvalidArgument, "the user name isn't valid UTF-8")
+	case control >= 0:
+		character, _ := utf8.DecodeRuneInString(c.Username[control:])
+		return Errorf(ErrInvalidArgument, "the user name has the control character %U", character)
+	case password == "":
+		return Errorf(ErrInvalidArgument, "the password is empty")
 	case len(password) > maxPassword:
 		return Errorf(ErrInvalidArgument, "the password is longer than %d bytes", maxPassword)
 	case !utf8.ValidString(password) || strings.Contains(password, "\x00"):

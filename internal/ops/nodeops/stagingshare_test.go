@@ -4,6 +4,7 @@
 package nodeops_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,37 @@ func mappings(t *testing.T, sim *winsim.System) string {
 		names = append(names, strings.ToLower(m.RemotePath))
 	}
 	return strings.Join(names, " ")
+}
+
+// A user name with a control character is refused by all that maps a share, before any call to Windows. The
+// error names the character, and nothing else of the name, whatever the password is.
+func TestUserNamesWithControlCharacters(t *testing.T) {
+	sim, n := newStagingShares(t)
+	controls := []byte{0x7f}
+	for c := byte(0); c < 0x20; c++ {
+		controls = append(controls, c)
+	}
+	before := sim.Calls()
+	for _, c := range controls {
+		for _, name := range []string{"CORP" + string(c) + "jane", string(c) + "CORPjane", "CORPjane" + string(c)} {
+			for _, password := range []string{"", "password"} {
+				r := stagingShareRequest(`\\filer\data`, sharePath)
+				r.Credentials = csiproxy.SMBCredentials{Username: name, Password: csiproxy.NewSecret(password)}
+				for what, err := range map[string]error{
+					"NewSMBGlobalMapping": n.SMB.NewSMBGlobalMapping(t.Context(), r.RemotePath, r.StagingPath, r.Credentials),
+					"StageShare":          n.Storage.StageShare(t.Context(), r),
+				} {
+					what := fmt.Sprintf("%s for %q", what, name)
+					simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument, "user name",
+						fmt.Sprintf("control character U+%04X", c))
+					if err != nil && (strings.Contains(err.Error(), "CORP") || strings.Contains(err.Error(), "jane")) {
+						t.Errorf("%s: the error repeats the name: %v", what, err)
+					}
+				}
+			}
+		}
+	}
+	simtest.Want(t, "calls to Windows", sim.Calls(), before)
 }
 
 // A mapping goes with the last staged path, also if the process has restarted meanwhile.
