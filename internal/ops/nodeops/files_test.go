@@ -45,6 +45,21 @@ func TestBadPaths(t *testing.T) {
 	}
 }
 
+// The error about a path that is too long says how long it is, in UTF-16 units, and how long it may be. The
+// limit is the API's, not Windows' 32,767.
+func TestPathExistsOfALongPath(t *testing.T) {
+	sys := simtest.Open(t, winsim.Delays{})
+	f := newFilesystem(t, sys)
+	for _, units := range []int{pathpolicy.MaxPath + 1, pathpolicy.MaxLongPath, pathpolicy.MaxLongPath + 1, 40_000} {
+		path := kubelet + `\` + strings.Repeat("a", units-len(kubelet)-3) + "𐐀" // which has two units
+		exists, err := f.PathExists(t.Context(), path)
+		simtest.Want(t, "exists", exists, false)
+		simtest.WantErrorOf(t, fmt.Sprintf("%d units", units), err, csiproxy.ErrInvalidArgument,
+			fmt.Sprintf("the path has %d characters", units), "at most 260")
+	}
+	simtest.Want(t, "calls to Windows", len(sys.Calls()), 0)
+}
+
 func TestPathExists(t *testing.T) {
 	sys := newFileNode(t)
 	f := newFilesystem(t, sys)

@@ -182,8 +182,11 @@ const (
 // ignored. A path that begins with one backslash is on the drive of the kubelet directory: kubelet
 // gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
-	if len(path) > maxLength && win.NameLength(path) > maxLength { // len is a quick check: each unit takes at least a byte
-		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
+	if len(path) > maxLength { // a quick check: each unit takes at least a byte
+		if length := win.NameLength(path); length > maxLength {
+			return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path has %d characters, and may have at most %d",
+				length, maxLength)
+		}
 	}
 	l, err := split(path, p.allowed[0].drive)
 	if err != nil {
