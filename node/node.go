@@ -72,8 +72,8 @@ type Options struct {
 	RefuseNodeAccount bool
 	// Logger gets a line for each change of the node, such as a mounted volume, at slog.LevelInfo;
 	// problems during a successful operation, at slog.LevelWarn; and each call to Windows at
-	// slog.LevelDebug. Errors of operations are returned instead of logged. docs/monitoring.md
-	// lists the lines. Default: none.
+	// slog.LevelDebug. Errors of operations are returned instead of logged. A repeated call that
+	// changes nothing logs nothing at slog.LevelInfo. Default: none.
 	Logger *slog.Logger
 	// OnOperation is called after every operation with its name, such as "PartitionDisk", duration
 	// and error. May be nil.

@@ -34,7 +34,7 @@ func serial(s string) csiproxy.Selector { return csiproxy.Selector{SerialNumber:
 
 func pointer[T any](v T) *T { return &v }
 
-// blocking are the attributes that keep a disk from being used.
+// stagingBlocking are the attributes that keep a disk from being used.
 const stagingBlocking = win.DiskOffline | win.DiskReadOnly
 
 // newStaged returns a node with a disk, vol-1, that is staged at stagingPath.

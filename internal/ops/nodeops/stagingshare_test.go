@@ -24,7 +24,7 @@ const (
 	share2Path = simtest.Kubelet + `\plugins\kubernetes.io\csi\smb\share-2\globalmount`
 )
 
-// newShares returns a node and a server with the shares data and other.
+// newStagingShares returns a node and a server with the shares data and other.
 func newStagingShares(t *testing.T) (*winsim.System, *nodeops.Node) {
 	t.Helper()
 	sim, n := newStagingNode(t)
