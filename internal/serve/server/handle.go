@@ -35,7 +35,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	resp, err = s.handle(ctx, req, info.FullMethod, handler)
 	ended(err)
 	s.logCall(ctx, info.FullMethod, req, start, err, err != nil)
-	return resp, err
+	return &answer{message: resp, conn: infoOf(ctx).conn}, err
 }
 
 // handle calls the handler. During a drain, handle refuses the call. A panic of the handler is recovered here, and
@@ -106,6 +106,10 @@ type requestStream struct {
 	grpc.ServerStream
 	isClientStream bool         // more requests may come, as in reflection
 	request        atomic.Value // nil before it has come
+}
+
+func (s *requestStream) SendMsg(m any) error {
+	return s.ServerStream.SendMsg(&answer{message: m, conn: infoOf(s.Context()).conn})
 }
 
 func (s *requestStream) RecvMsg(m any) error {

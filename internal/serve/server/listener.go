@@ -40,9 +40,9 @@ type connections struct {
 	stopping bool // new connections are closed
 	tooMany  throttle
 
-	maxUnfinishedBytes int64
-	unfinishedBytes    int64    // of all connections together
-	unfinished         throttle // has a lock of its own
+	maxHeldBytes int64
+	heldBytes    int64    // of all connections together
+	unfinished   throttle // has a lock of its own
 }
 
 // add adds a connection, up to the limit.
@@ -158,6 +158,11 @@ type conn struct {
 
 	received   int64     // in bytes, guarded by all.mu
 	unfinished list.List // of int64: received at the beginning of each unfinished request, guarded by all.mu
+
+	sent       atomic.Int64 // in bytes
+	untaken    int64        // of answers, in bytes, guarded by all.mu like the fields below
+	sentBefore int64        // sent when late was set
+	late       *time.Timer  // looks at untaken; nil before the first answer
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -174,6 +179,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
+	c.sent.Add(int64(n))
 	if err != nil {
 		c.Close() // gRPC would wait until reading fails, too
 	}

@@ -133,7 +133,7 @@ func New(config Config) *Server {
 		config.Count = func(string, string) func(error) { return func(error) {} }
 	}
 	s := &Server{
-		connections: connections{log: config.Log, open: make(map[*conn]struct{}), maxUnfinishedBytes: maxUnfinishedBytes},
+		connections: connections{log: config.Log, open: make(map[*conn]struct{}), maxHeldBytes: maxHeldBytes},
 		calls:       newCalls(config.MaxCalls),
 		count:       config.Count,
 		grace:       config.GracePeriod,
@@ -160,6 +160,7 @@ func New(config Config) *Server {
 func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(newPlaintext()),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.InTapHandle(s.beginRequest),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),

@@ -15,10 +15,11 @@ import (
 // calls only afterwards, and keeps each piece of a message apart: a byte in a frame of its own takes
 // ten bytes on the connection, and more than 40 in memory.
 const (
-	// maxUnfinishedBytes limits the bytes received since the oldest unfinished request of each
-	// connection, of all connections together. Each unfinished request counts maxHeaderBytes in
-	// addition. Beyond the limit, the connection with the most bytes is closed.
-	maxUnfinishedBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
+	// maxHeldBytes limits the bytes received since the oldest unfinished request of each
+	// connection, and the bytes of untaken answers, of all connections together. Each unfinished
+	// request counts maxHeaderBytes in addition, and each untaken answer untakenBytes. Beyond the
+	// limit, the connection with the most bytes is closed.
+	maxHeldBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
 	// messageTimeout is how long the first message of a call may take; clients send it at once.
 	// Afterwards, the connection is closed.
 	messageTimeout = 10 * time.Second
@@ -39,7 +40,7 @@ func (s *Server) beginRequest(ctx context.Context, _ *tap.Info) (context.Context
 	c := infoOf(ctx).conn
 	r := &unfinished{conn: c}
 	c.all.change(c, func() { r.element = c.unfinished.PushBack(c.received) })
-	r.late = time.AfterFunc(messageTimeout, func() { c.closeUnfinished("a request takes too long to arrive") })
+	r.late = time.AfterFunc(messageTimeout, func() { c.closeFor("a request takes too long to arrive") })
 	r.unwatch = context.AfterFunc(ctx, r.remove)
 	return context.WithValue(ctx, unfinishedKey{}, r), nil
 }
@@ -60,19 +61,22 @@ func (r *unfinished) remove() {
 	r.conn.all.change(r.conn, func() { r.conn.unfinished.Remove(r.element) })
 }
 
-// unfinishedBytes is what counts towards maxUnfinishedBytes. The caller holds c.all.mu.
-func (c *conn) unfinishedBytes() int64 {
-	oldest := c.unfinished.Front()
-	if _, isOpen := c.all.open[c]; oldest == nil || !isOpen {
+// heldBytes is what counts towards maxHeldBytes. The caller holds c.all.mu.
+func (c *conn) heldBytes() int64 {
+	if _, isOpen := c.all.open[c]; !isOpen {
 		return 0
 	}
-	return c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
+	held := c.untaken
+	if oldest := c.unfinished.Front(); oldest != nil {
+		held += c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
+	}
+	return held
 }
 
 // change makes a change to what counts of a connection.
 func (all *connections) change(c *conn, f func()) {
 	if largest := all.changeAndFindLargest(c, f); largest != nil {
-		largest.closeUnfinished("too much has arrived of requests that don't end")
+		largest.closeFor("too much has arrived of requests that don't end, or waits for clients that take no answers")
 	}
 }
 
@@ -80,23 +84,23 @@ func (all *connections) change(c *conn, f func()) {
 func (all *connections) changeAndFindLargest(c *conn, f func()) (largest *conn) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	before := c.unfinishedBytes()
+	before := c.heldBytes()
 	f()
-	all.unfinishedBytes += c.unfinishedBytes() - before
-	if all.unfinishedBytes <= all.maxUnfinishedBytes {
+	all.heldBytes += c.heldBytes() - before
+	if all.heldBytes <= all.maxHeldBytes {
 		return nil
 	}
 	for other := range all.open {
-		if largest == nil || other.unfinishedBytes() > largest.unfinishedBytes() {
+		if largest == nil || other.heldBytes() > largest.heldBytes() {
 			largest = other
 		}
 	}
 	return largest
 }
 
-func (c *conn) closeUnfinished(reason string) {
+func (c *conn) closeFor(reason string) {
 	if c.all.unfinished.allows() {
-		c.all.log.Warn("closing a connection with unfinished requests", "reason", reason)
+		c.all.log.Warn("closing a connection", "reason", reason)
 	}
 	c.Close() // an error doesn't matter: nobody uses it any more
 }

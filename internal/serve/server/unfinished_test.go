@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// slow is a client that sends its requests in pieces.
+// slow is a client that sends its requests in pieces, and takes answers only as far as it gives a window.
 type slow struct {
 	*http2.Framer
 	t    *testing.T
@@ -35,7 +36,7 @@ func (r *running) slow() *slow {
 	s.out = bufio.NewWriterSize(s.conn, 32<<10)
 	s.Framer = http2.NewFramer(s.out, nil)
 	s.out.WriteString(http2.ClientPreface)
-	s.must(s.WriteSettings())
+	s.must(s.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
 	return s
 }
 
@@ -58,6 +59,13 @@ func (s *slow) begin(stream uint32, method string, length byte) {
 	}
 	s.must(s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}))
 	s.must(s.WriteData(stream, false, []byte{0, 0, 0, 0, length}))
+}
+
+// call sends a call with an empty message.
+func (s *slow) call(stream uint32, method string) {
+	s.t.Helper()
+	s.begin(stream, method, 0)
+	s.must(s.WriteData(stream, true, nil))
 }
 
 // flush sends what has been written, and lets the server read it.
@@ -95,8 +103,9 @@ func TestUnfinishedRequestsAreLate(t *testing.T) {
 	}
 }
 
-// What arrives of requests that don't end is bounded for all connections together. The one with the most is closed.
-func TestUnfinishedRequestsAreBounded(t *testing.T) {
+// What arrives of requests that don't end, and what clients don't take of answers, is bounded for all connections
+// together. The one with the most is closed.
+func TestHeldBytesAreBounded(t *testing.T) {
 	const limit = 40 * maxHeaderBytes
 	for name, send := range map[string]func(s *slow, times int){
 		"many requests": func(s *slow, times int) {
@@ -110,11 +119,17 @@ func TestUnfinishedRequestsAreBounded(t *testing.T) {
 				s.must(s.WriteData(1, false, []byte{}))
 			}
 		},
+		"answers that aren't taken": func(s *slow, times int) {
+			for i := range times {
+				s.call(uint32(2*i+1), sayMethod)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, upper)
-				r.server.connections.maxUnfinishedBytes = limit
+				answer := strings.Repeat("x", maxHeaderBytes-untakenBytes)
+				r := start(t, func(context.Context, string) (string, error) { return answer, nil })
+				r.server.connections.maxHeldBytes = limit
 				client := r.dial()
 				large, small := r.slow(), r.slow()
 				send(large, 20)
@@ -130,9 +145,9 @@ func TestUnfinishedRequestsAreBounded(t *testing.T) {
 				last.flush()
 				r.wantConnections(3)
 				if _, err := large.conn.Write([]byte{0}); err == nil {
-					t.Error("the connection with the most unfinished requests is still open")
+					t.Error("the connection that holds the most is still open")
 				}
-				if got := len(r.logged("too much has arrived")); got != 1 {
+				if got := len(r.logged("too much has arrived of requests")); got != 1 {
 					t.Errorf("%d log lines, want 1", got)
 				}
 				if _, err := say(t.Context(), client, "hello"); err != nil {
@@ -169,14 +184,25 @@ func TestFinishedRequests(t *testing.T) {
 		aborted.begin(1, sayMethod, 100)
 		aborted.must(aborted.WriteRSTStream(1, http2.ErrCodeCancel))
 		aborted.flush()
-		unfinished := func() (bytes int64) {
+		held := func() (bytes int64) {
 			synctest.Wait()
 			r.server.connections.mu.Lock()
 			defer r.server.connections.mu.Unlock()
-			return r.server.connections.unfinishedBytes
+			return r.server.connections.heldBytes
 		}
-		if got := unfinished(); got != 0 {
+		if got := held(); got != 0 {
 			t.Errorf("%d bytes count as unfinished", got)
+		}
+		untaken := r.slow()
+		untaken.call(1, sayMethod)
+		untaken.flush()
+		if got := held(); got < untakenBytes {
+			t.Errorf("an untaken answer counts %d bytes", got)
+		}
+		untaken.must(untaken.WriteRSTStream(1, http2.ErrCodeCancel))
+		untaken.flush()
+		if got := held(); got != 0 {
+			t.Errorf("after the end of an untaken answer, %d bytes count", got)
 		}
 		// Reflection takes request after request. It counts until its end.
 		reflect, err := reflectiongrpc.NewServerReflectionClient(client).ServerReflectionInfo(ctx)
@@ -191,7 +217,7 @@ func TestFinishedRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got := unfinished(); got < maxHeaderBytes || got > 2*maxHeaderBytes {
+		if got := held(); got < maxHeaderBytes || got > 2*maxHeaderBytes {
 			t.Errorf("a stream of requests counts %d bytes as unfinished", got)
 		}
 		r.wantConnections(1) // the other one answers no pings
@@ -199,7 +225,7 @@ func TestFinishedRequests(t *testing.T) {
 		if err := stream.RecvMsg(new(wrapperspb.StringValue)); err == nil {
 			t.Error("a canceled stream goes on")
 		}
-		if got := unfinished(); got != 0 {
+		if got := held(); got != 0 {
 			t.Errorf("in the end, %d bytes count as unfinished", got)
 		}
 		client.Close()

@@ -1,0 +1,90 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// Bounds on untaken answers. A client's HTTP/2 window decides how much gRPC sends of them; the calls
+// have ended before.
+const (
+	// untakenBytes is what an untaken answer counts besides its bytes: gRPC keeps its call.
+	untakenBytes = 4 << 10
+	// minTaken is how much a client that takes its answers lets the server send in writeTimeout.
+	// Answers to pings and settings are smaller.
+	minTaken = 1 << 10
+)
+
+// answer is a message for a client. It counts for its connection until gRPC has sent it, or the call is
+// canceled.
+type answer struct {
+	mem.BufferPool // nil, since gRPC only calls Put
+	message        any
+	conn           *conn
+	bytes          int64
+}
+
+// codec is gRPC's codec for requests, and for messages of type *answer.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// mark is an empty buffer, with the least capacity that makes gRPC return it to its pool.
+var mark = make([]byte, 0, 1<<10+1)
+
+// Marshal appends the mark to the encoded message, with the answer as its pool.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	a := v.(*answer)
+	data, err := c.CodecV2.Marshal(a.message)
+	if err != nil {
+		return nil, err
+	}
+	a.bytes = int64(data.Len()) + untakenBytes
+	a.conn.owe(a.bytes)
+	return append(data, mem.NewBuffer(&mark, a)), nil
+}
+
+// Put implements mem.BufferPool: gRPC needs the answer no more.
+func (a *answer) Put(*[]byte) { a.conn.owe(-a.bytes) }
+
+// owe adds to the bytes of the connection's untaken answers. If the client takes next to nothing of them
+// for writeTimeout, the connection is closed.
+func (c *conn) owe(bytes int64) {
+	c.all.change(c, func() {
+		if c.untaken == 0 {
+			c.watchAnswers()
+		}
+		c.untaken += bytes
+		if c.untaken == 0 {
+			c.late.Stop()
+		}
+	})
+}
+
+// watchAnswers looks at the connection after writeTimeout. The caller holds c.all.mu.
+func (c *conn) watchAnswers() {
+	c.sentBefore = c.sent.Load()
+	if c.late == nil {
+		c.late = time.AfterFunc(writeTimeout, c.checkAnswers)
+		return
+	}
+	c.late.Reset(writeTimeout)
+}
+
+func (c *conn) checkAnswers() {
+	c.all.mu.Lock()
+	isLate := c.untaken > 0 && c.sent.Load()-c.sentBefore < minTaken
+	if c.untaken > 0 {
+		c.watchAnswers()
+	}
+	c.all.mu.Unlock()
+	if isLate {
+		c.closeFor("its client takes no answers")
+	}
+}
