@@ -70,21 +70,27 @@ func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNo
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
-		return nil, errors.Join(err, all.serve(stopped))
+		return nil, errors.Join(err, all.serve(stopped, log))
 	}
 	return all, nil
 }
 
-// serve serves all endpoints until ctx is done, or one ends with an error, which ends all.
-func (all daemons) serve(ctx context.Context) error {
+// serve serves all endpoints until ctx is done, or one of the node's own ends with an error, which ends all. The end of a
+// driver's endpoints is logged: the driver may have caused it.
+func (all daemons) serve(ctx context.Context, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	errs := make([]error, len(all))
 	var serving sync.WaitGroup
 	for i, served := range all {
 		serving.Go(func() {
-			defer stop()
-			errs[i] = served.Serve(ctx)
+			err := served.Serve(ctx)
+			if err != nil && served.driver != "" && served.driver != admin.Driver {
+				log.Error("the driver's endpoints have ended", "driver", served.driver, "err", err)
+				return
+			}
+			errs[i] = err
+			stop()
 		})
 	}
 	serving.Wait()

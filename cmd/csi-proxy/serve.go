@@ -94,7 +94,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		}
 	}()
 	ready()
-	return daemons.serve(ctx)
+	return daemons.serve(ctx, log)
 }
 
 // onlyOne says what to do if another CSI Proxy runs already. The daemon waits for the end of a published daemon only:

@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -166,6 +167,7 @@ type countingListener struct {
 	*bufconn.Listener
 	accepted, open atomic.Int64
 	wrap           func(net.Conn) net.Conn // nil for as it is
+	refused        atomic.Bool             // nothing is accepted any more
 }
 
 func newCountingListener() *countingListener {
@@ -173,6 +175,9 @@ func newCountingListener() *countingListener {
 }
 
 func (l *countingListener) Accept() (net.Conn, error) {
+	if l.refused.Load() {
+		return nil, fs.ErrPermission
+	}
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err

@@ -114,7 +114,8 @@ type listener struct {
 	net.Listener
 	log    *slog.Logger
 	all    *connections
-	errors *throttle // of the log lines about errors of accepting
+	errors *throttle    // of the log lines about errors of accepting
+	works  *atomic.Bool // a client has connected
 }
 
 // Accept implements net.Listener. gRPC retries after a temporary error.
@@ -124,6 +125,7 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, l.temporaryOr(err)
 		}
+		l.works.Store(true)
 		c := &conn{Conn: inner, all: l.all}
 		if l.all.add(c) {
 			return c, nil
@@ -133,10 +135,12 @@ func (l listener) Accept() (net.Conn, error) {
 }
 
 // temporaryOr marks an error of accepting as temporary, such as too many open files. Two errors are
-// permanent: a closed listener, and a permission error. On Windows, the latter means that the
-// daemon's account may not use its own pipes.
+// permanent: a closed listener, and a permission error before the first connection. On Windows, the
+// latter means that the daemon's account may not use its own pipes; later, a client has changed the
+// access list of its pipe.
 func (l listener) temporaryOr(err error) error {
-	if l.all.isStopping() || errors.Is(err, net.ErrClosed) || errors.Is(err, fs.ErrPermission) {
+	isRefused := errors.Is(err, fs.ErrPermission) && !l.works.Load()
+	if l.all.isStopping() || errors.Is(err, net.ErrClosed) || isRefused {
 		return err
 	}
 	if l.errors.allows() {

@@ -174,6 +174,31 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
+// A client that takes the daemon's right to its pipe ends no server.
+func TestRefusedAfterConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		client := r.dial()
+		defer client.Close()
+		r.listener.wrap = func(c net.Conn) net.Conn {
+			r.listener.refused.Store(true)
+			return c
+		}
+		if _, err := say(t.Context(), client, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*logInterval - 1)
+		if got := len(r.logged("permission denied")); got < 5 || got > 10 {
+			t.Errorf("%d log lines in ten minutes, want one a minute", got)
+		}
+		if _, err := say(t.Context(), client, "hello"); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		r.end()
+	})
+}
+
 // Errors of accepting that pass don't end the server.
 func TestAcceptTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

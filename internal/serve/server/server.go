@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -147,7 +148,7 @@ func New(config Config) *Server {
 		}
 		served := &endpoint{
 			name:     e.Name,
-			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(throttle)},
+			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(throttle), new(atomic.Bool)},
 			server:   grpc.NewServer(append(options, grpc.MaxRecvMsgSize(e.MaxRequestBytes))...),
 		}
 		served.register(e.Service)
