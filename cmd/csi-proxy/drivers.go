@@ -48,7 +48,8 @@ type driverEntry struct {
 	Services     []string `json:"services"`
 	// Reformat lets FormatVolume empty the driver's volumes that are mounted right in one of Directories.
 	Reformat bool `json:"reformat"`
-	// PipeSecurity and MaxCalls are those of the driver's endpoints. Defaults: -pipe-security, -max-calls.
+	// PipeSecurity and MaxCalls are those of the driver's endpoints. Defaults: -pipe-security, if it isn't the default, and
+	// pipe.DriverSecurityDescriptor; -max-calls.
 	PipeSecurity string `json:"pipeSecurity"`
 	MaxCalls     int    `json:"maxCalls"`
 

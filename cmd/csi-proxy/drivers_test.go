@@ -77,7 +77,7 @@ func TestDriversFile(t *testing.T) {
 		var maxCalls []int
 		for _, d := range o.drivers.Drivers {
 			groups, maxCalls = append(groups, d.Groups), append(maxCalls, d.MaxCalls)
-			if d.PipeSecurity != pipe.DefaultSecurityDescriptor() {
+			if d.PipeSecurity != pipe.DriverSecurityDescriptor() {
 				t.Errorf("the pipes of %s are guarded by %q", d.Name, d.PipeSecurity)
 			}
 		}

@@ -243,7 +243,10 @@ func (c *driversCheck) checkEntry(i int) {
 		own.Portals = append(own.Portals, csiproxy.ISCSIPortal(portal))
 	}
 	c.ofDrivers = append(c.ofDrivers, own)
-	entry.PipeSecurity = cmp.Or(entry.PipeSecurity, c.options.pipeSecurity)
+	if c.options.pipeSecurity != pipe.DefaultSecurityDescriptor() {
+		entry.PipeSecurity = cmp.Or(entry.PipeSecurity, c.options.pipeSecurity)
+	}
+	entry.PipeSecurity = cmp.Or(entry.PipeSecurity, pipe.DriverSecurityDescriptor())
 	entry.MaxCalls = cmp.Or(entry.MaxCalls, c.options.maxCalls, server.DefaultMaxCalls)
 }
 

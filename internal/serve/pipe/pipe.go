@@ -106,6 +106,12 @@ func DefaultSecurityDescriptor() string {
 	return defaultSecurityDescriptor
 }
 
+// DriverSecurityDescriptor returns the default guard of the endpoints of one driver. On Windows its
+// containers, which run as an Administrator, may connect, but not change the access list.
+func DriverSecurityDescriptor() string {
+	return driverSecurityDescriptor()
+}
+
 // CheckSecurityDescriptor returns an error for an invalid guard of an endpoint. On Windows, a valid
 // guard is a security descriptor with an access list, in the security descriptor definition
 // language (SDDL). Elsewhere only the empty string is valid.

@@ -85,6 +85,8 @@ type claimed struct {
 // defaultSecurityDescriptor is empty: the mode of a socket guards the socket.
 const defaultSecurityDescriptor = ""
 
+func driverSecurityDescriptor() string { return defaultSecurityDescriptor }
+
 func checkSecurityDescriptor(sddl string) error {
 	if sddl != "" {
 		return fmt.Errorf("security descriptor %q: this system is %s, whose sockets have none", sddl, runtime.GOOS)

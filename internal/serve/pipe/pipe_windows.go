@@ -25,6 +25,20 @@ import (
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
 const defaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
 
+// driverSecurityDescriptor gives the Administrators the right to connect (0x12019b), and all rights
+// only to SYSTEM and the account of this process. Who may change the list can refuse the daemon its
+// own pipe. OW takes that right from the pipe's owner: what SYSTEM makes belongs to the
+// Administrators.
+//
+// https://learn.microsoft.com/en-us/windows/win32/secauthz/well-known-sids
+func driverSecurityDescriptor() string {
+	account := "SY"
+	if user, err := windows.GetCurrentProcessToken().GetTokenUser(); err == nil { // else it is likely SYSTEM
+		account = user.User.Sid.String()
+	}
+	return "D:P(A;;GA;;;SY)(A;;GA;;;" + account + ")(A;;0x12019b;;;BA)(A;;RC;;;OW)"
+}
+
 func checkSecurityDescriptor(sddl string) error {
 	descriptor, err := windows.SecurityDescriptorFromString(sddl)
 	if err == nil {

@@ -83,6 +83,7 @@ func TestDirectoryIsRefused(t *testing.T) {
 func TestCheckSecurityDescriptor(t *testing.T) {
 	for sddl, valid := range map[string]bool{
 		DefaultSecurityDescriptor():         true,
+		DriverSecurityDescriptor():          true,
 		"D:P(A;;GA;;;SY)(A;;0x12019b;;;BU)": true,
 		"D:":                                true, // nobody
 		"":                                  false,
@@ -118,6 +119,35 @@ func TestPipeHasSecurityDescriptor(t *testing.T) {
 	must(t, err)
 	checkDescriptor(t, c, sddl)
 	checkDescriptor(t, c.Administrators(), "D:P(A;;FA;;;SY)(A;;FA;;;BA)")
+}
+
+// Administrators may only connect to a driver's pipe, and the daemon still accepts one client after the other.
+func TestDriverSecurityDescriptor(t *testing.T) {
+	descriptor, err := windows.SecurityDescriptorFromString(DriverSecurityDescriptor())
+	must(t, err)
+	if got := descriptor.String(); strings.Count(got, ";BA)") != 1 || !strings.Contains(got, "(A;;0x12019b;;;BA)") {
+		t.Errorf("the descriptor is %q", got)
+	}
+	c, err := ClaimGuarded("", DriverSecurityDescriptor())
+	must(t, err)
+	const name = "csi-proxy-test-of-drivers-v1"
+	l, err := c.Listen(t.Context(), name)
+	must(t, err)
+	defer l.Close()
+	for range 2 {
+		accepted := make(chan error, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err == nil {
+				err = conn.Close()
+			}
+			accepted <- err
+		}()
+		conn, err := Dial(t.Context(), Address("", name))
+		must(t, err)
+		must(t, <-accepted)
+		conn.Close()
+	}
 }
 
 // checkDescriptor checks the descriptor that a pipe gets.
