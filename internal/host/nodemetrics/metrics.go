@@ -193,6 +193,9 @@ func (n *Node) Operation(name string, _ time.Duration, err error) {
 	}
 }
 
+// otherError is the label of numbers without a name. Servers choose theirs, and each would leave a series for good.
+const otherError = "other"
+
 // WindowsCall is an observer of calls to Windows.
 func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	n.calls.WithLabelValues(call).Observe(took.Seconds())
@@ -201,7 +204,10 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	}
 	cause := reasons[csiproxy.KindOf(err)] // without a number, the caller gave up
 	if number, ok := csiproxy.WindowsErrorOf(err); ok {
-		cause = winerr.Errno(number).Name()
+		cause = otherError
+		if number := winerr.Errno(number); number.IsKnown() {
+			cause = number.Name()
+		}
 	}
 	n.errors.WithLabelValues(cause).Inc()
 	n.callErrors.WithLabelValues(call, cause).Inc()

@@ -64,6 +64,8 @@ func TestObservers(t *testing.T) {
 	n.WindowsCall("CreateFileW", time.Microsecond, winerr.ErrorSharingViolation)
 	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, winerr.ISDSCServiceNotRunning)
 	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, context.DeadlineExceeded)
+	n.WindowsCall("NtCreateFile", time.Microsecond, winerr.Errno(0xE0000001)) // of a server's own
+	n.WindowsCall("NtCreateFile", time.Microsecond, winerr.Errno(64999))
 	n.SkippedDisks(3)
 
 	want := map[string]float64{
@@ -74,6 +76,9 @@ func TestObservers(t *testing.T) {
 
 		"csi_proxy_windows_call_duration_seconds CreateFileW":                             2,
 		"csi_proxy_windows_call_duration_seconds LoginIScsiTargetW":                       2,
+		"csi_proxy_windows_call_duration_seconds NtCreateFile":                            2,
+		"csi_proxy_windows_errors_total other":                                            2,
+		"csi_proxy_windows_call_errors_total NtCreateFile other":                          2,
 		"csi_proxy_windows_errors_total ERROR_SHARING_VIOLATION":                          1,
 		"csi_proxy_windows_errors_total ISDSC_SERVICE_NOT_RUNNING":                        1,
 		"csi_proxy_windows_errors_total deadline_exceeded":                                1,

@@ -17,6 +17,9 @@ func (e Errno) Name() string {
 	return fmt.Sprint(uint32(e))
 }
 
+// IsKnown reports whether the error has a name.
+func (e Errno) IsKnown() bool { return errnos[e].name != "" }
+
 // errnos maps each known error to Microsoft's name and our text.
 var errnos = map[Errno]struct{ name, text string }{
 	ErrorInvalidFunction:    {"ERROR_INVALID_FUNCTION", "incorrect function"},
