@@ -4,9 +4,11 @@
 package nodeops_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -511,6 +513,21 @@ func TestRecordsOfDriver(t *testing.T) {
 	left, err := w.sim.ReadDir(`C:\Windows\csi-proxy-mappings`)
 	w.must(err)
 	simtest.Want(t, "records that are left", len(left), 0)
+}
+
+// A link's target of thousands of characters makes no long line in the log.
+func TestLongTargetInLog(t *testing.T) {
+	w := newTenants(t)
+	var log bytes.Buffer
+	node, err := nodeops.New(w.sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, w.drivers...)
+	w.must(err)
+	path := simtest.Kubelet + `\plugins\` + blue + `\link`
+	w.must(w.sim.MkdirAll(path))
+	w.must(w.sim.SetReparsePoint(path, win.NewSymlink(`C:\other`+strings.Repeat(`\long`, 600))))
+	w.must(node.Driver(blue).Storage.UnpublishVolume(t.Context(), path))
+	if !strings.Contains(log.String(), "link removed") || log.Len() > 1<<10 {
+		t.Errorf("the log has %d bytes: %.200s", log.Len(), &log)
+	}
 }
 
 // What can't be read outside of a driver's own directories keeps it from ending a use, and isn't named to it: an administrator

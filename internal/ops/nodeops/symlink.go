@@ -133,7 +133,7 @@ func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
 	if err := file.Delete(ctx); err != nil {
 		return false, err
 	}
-	f.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
+	f.options.Logger.Info("link removed", "path", e.Path(), "to", quote.Text(link.Target()))
 	return true, nil
 }
 
