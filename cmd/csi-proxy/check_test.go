@@ -31,7 +31,7 @@ func checked(t *testing.T, code int, args ...string) string {
 func TestCheckSummary(t *testing.T) {
 	file := driversPath(t, `{"drivers": [
 		{"name": "red", "disks": [{"vendor": "RED*", "adapter": 0}], "smbServers": ["files"], "directories": ["C:\\work\\red"], "reformat": true, "maxCalls": 3},
-		{"name": "blue", "groups": ["iscsi", "system"], "iscsiPortals": ["[fd00::1]", "storage:860"], "services": ["vds"]}]}`)
+		{"name": "blue", "groups": ["iscsi", "system"], "iscsiPortals": ["[fd00::1]", "storage:860"], "services": ["agent"]}]}`)
 	args := []string{"-node=simulated", "-endpoint-dir=" + endpointDir(t), "-working-dir=C:\\work", "-drivers=" + file}
 	got := checked(t, exitOK, args...)
 	for _, want := range []string{
@@ -42,7 +42,7 @@ func TestCheckSummary(t *testing.T) {
 		"  disks           {\"vendor\": \"RED*\", \"adapter\": 0}\n" +
 			"  directories     C:\\var\\lib\\kubelet\\plugins\\red\n                  C:\\var\\lib\\kubelet\\plugins\\kubernetes.io\\csi\\red\n                  C:\\work\\red\n" +
 			"  SMB servers     files\n  iSCSI portals   none\n  services        none\n  may empty       its volumes in C:\\work\\red\n  calls           at most 3 at once\n",
-		"\ndriver blue\n", "  disks           none\n", "  iSCSI portals   [fd00::1]:3260\n                  storage:860\n  services        vds\n  calls           at most 1024 at once\n",
+		"\ndriver blue\n", "  disks           none\n", "  iSCSI portals   [fd00::1]:3260\n                  storage:860\n  services        agent\n  calls           at most 1024 at once\n",
 		"\n\nwarning: -drivers=" + file + `:3:81: driver "blue": Windows lists the sessions`,
 	} {
 		if !strings.Contains(got, want) {
@@ -63,7 +63,7 @@ func TestCheckSummary(t *testing.T) {
 			Servers:     []string{"files"}, ReformatDirs: []string{`C:\work\red`}, MaxCalls: 3},
 		{Name: "blue", Groups: []string{"iscsi", "system"},
 			Directories: []string{`C:\var\lib\kubelet\plugins\blue`, `C:\var\lib\kubelet\plugins\kubernetes.io\csi\blue`},
-			Portals:     []string{"[fd00::1]:3260", "storage:860"}, Services: []string{"vds"}, MaxCalls: 1024},
+			Portals:     []string{"[fd00::1]:3260", "storage:860"}, Services: []string{"agent"}, MaxCalls: 1024},
 	}, report.Drivers); diff != "" {
 		t.Errorf("drivers (-want +got):\n%s", diff)
 	}

@@ -132,12 +132,14 @@ func (c *checker) checkNames() {
 		}
 		once(Place{i, FieldName, 0}, driver.Name, "driver name")
 		for k, server := range driver.Servers {
-			once(Place{i, FieldServers, k}, server, "server "+quote.Text(server))
+			once(Place{i, FieldServers, k}, serverKey(server), "server "+quote.Text(server))
 		}
 		for k, portal := range driver.Portals {
 			if parsed, err := win.ParsePortal(portal); err == nil {
 				what := "portal " + csiproxy.ISCSIPortal(parsed).String()
-				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(withoutZone(parsed)).String(), what)
+				parsed = withoutZone(parsed)
+				parsed.Address = withoutNAT64(parsed.Address)
+				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(parsed).String(), what)
 			}
 		}
 		for k, service := range driver.Services {
@@ -154,13 +156,17 @@ func (c *checker) owner(driver, ofProblem int) string {
 	return fmt.Sprintf("driver %q", c.drivers[driver].Name)
 }
 
-// checkServers adds name suffixes that include a server of another driver.
+// checkServers adds name suffixes that include a server of another driver, and names that may be short for one.
 func (c *checker) checkServers() {
 	for i, driver := range c.drivers {
 		for k, server := range driver.Servers {
 			wide := Driver{Servers: []string{server}}
 			for j, other := range c.drivers {
 				for l, name := range other.Servers {
+					if i < j && (isShortFor(server, name) || isShortFor(name, server)) {
+						c.add(Problem{Place: Place{i, FieldServers, k}, Other: &Place{j, FieldServers, l}, IsWarning: true, Text: fmt.Sprintf(
+							"%s and %s of driver %q may be one server; write both names in full", quote.Text(server), quote.Text(name), other.Name)})
+					}
 					if i != j && !win.SameName(server, name) && validateServer(server) == nil && wide.hasServer(win.LowerName(name)) {
 						c.add(Problem{Place: Place{i, FieldServers, k}, Other: &Place{j, FieldServers, l}, Text: fmt.Sprintf(
 							"%s includes the server %s of driver %q", quote.Text(server), quote.Text(name), other.Name)})
@@ -169,6 +175,34 @@ func (c *checker) checkServers() {
 			}
 		}
 	}
+}
+
+// isShortFor reports whether a server may be another one under a name without its domain.
+func isShortFor(server, other string) bool {
+	host, _, isLong := strings.Cut(win.LowerName(other), ".")
+	return isLong && host != "" && host == win.LowerName(server)
+}
+
+// serverKey returns the text that all names of a server's IP address have in common, or the name.
+func serverKey(server string) string {
+	literal, isLiteral := strings.CutSuffix(win.LowerName(server), ipv6Literals)
+	if !isLiteral {
+		return server
+	}
+	return withoutNAT64(strings.ReplaceAll(literal, "-", ":"))
+}
+
+// withoutNAT64 returns the IPv4 address that an address of the prefix 64:ff9b::/96 is translated to. Any other text
+// stays. Other prefixes of translators are unknown.
+//
+// Source: RFC 6052, section 2.1
+func withoutNAT64(address string) string {
+	ip, err := netip.ParseAddr(address)
+	bytes := ip.As16()
+	if err != nil || netip.AddrFrom16([16]byte(append(bytes[:12:12], 0, 0, 0, 0))) != netip.MustParseAddr("64:ff9b::") {
+		return address
+	}
+	return netip.AddrFrom4([4]byte(bytes[12:])).String()
 }
 
 // checkPatterns adds patterns of two drivers if a disk can match both: the disk would belong to
@@ -362,6 +396,9 @@ func validateServer(server string) error {
 	return checkServerAddress(server)
 }
 
+// ipv6Literals ends the names of servers that stand for IPv6 addresses.
+const ipv6Literals = ".ipv6-literal.net"
+
 // checkServerAddress returns csiproxy.ErrInvalidArgument for a server that Windows may read as an
 // IP address, unless the address is in its shortest form: two drivers could share a server under
 // two names.
@@ -373,21 +410,26 @@ func checkServerAddress(server string) error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a server: it ends with a number, so Windows may read it as an "+
 			"IP address; write that as 192.0.2.1", quote.Text(server))
 	}
-	const literals = ".ipv6-literal.net"
-	literal, isLiteral := strings.CutSuffix(win.LowerName(server), literals)
+	literal, isLiteral := strings.CutSuffix(win.LowerName(server), ipv6Literals)
 	if !isLiteral {
 		return nil
 	}
 	ip, err := netip.ParseAddr(strings.ReplaceAll(literal, "-", ":"))
 	if shortest := strings.ReplaceAll(ip.String(), ":", "-"); err != nil || ip.Unmap().Is4() || shortest != literal {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a server: write an IPv6 address in its shortest form and "+
-			"without a zone, as 2001-db8--1%s", quote.Text(server), literals)
+			"without a zone, as 2001-db8--1%s", quote.Text(server), ipv6Literals)
 	}
 	return nil
 }
 
-// nodeServices are the Windows services, in lower case, on which all drivers depend.
-var nodeServices = []string{"kubelet", "csi-proxy", "containerd", "msiscsi", "lanmanworkstation", "winmgmt", "rpcss", "rpceptmapper", "dcomlaunch"}
+// nodeServices are the Windows services and kernel drivers, in lower case, on which all drivers depend: the node's
+// programs, remote calls, storage, SMB, network and accounts.
+var nodeServices = strings.Fields("kubelet kube-proxy csi-proxy containerd docker hns vmcompute " +
+	"dcomlaunch eventlog lsm plugplay power profsvc rpceptmapper rpcss schedule winmgmt " +
+	"disk fltmgr iscsiprt mountmgr mpio msdsm msiscsi ntfs partmgr refs smphost spaceport storahci stornvme storsvc vds volmgr volmgrx volsnap vss " +
+	"lanmanserver lanmanworkstation mrxsmb mrxsmb10 mrxsmb20 mup rdbss " +
+	"afd bfe dhcp dnscache iphlpsvc lmhosts mpssvc ndis netbt netman netprofm netsetupsvc nlasvc nsi tcpip vfpext " +
+	"cryptsvc kdc keyiso netlogon samss")
 
 // checkService returns csiproxy.ErrInvalidArgument, with the reason, for an invalid service of a
 // driver.

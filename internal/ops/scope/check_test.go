@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		drivers []Driver
 		want    []string // INDEX FIELD INDEX [warning] TEXT
 	}{
-		{"nothing wrong", []Driver{red(Driver{Disks: []DiskPattern{nvme}, Servers: []string{"files", ".red.example.com"},
+		{"nothing wrong", []Driver{red(Driver{Disks: []DiskPattern{nvme}, Servers: []string{"store", ".red.example.com"},
 			Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}, Services: []string{"one"}}), servers("blue", "files.example.com", "red.example.com")}, nil},
 		{"all at once", []Driver{red(Driver{Disks: []DiskPattern{{}, {Bus: "nvm"}, nvme}, Servers: []string{"*.example.com", ""},
 			Portals: []csiproxy.ISCSIPortal{at("hello world"), at("::%]")}, Services: []string{`a\b`}}), servers("blue", ".")}, []string{
@@ -57,6 +57,13 @@ func TestCheck(t *testing.T) {
 		{"a portal in a zone", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("fd00::1")}}),
 			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("FD00:0::1%5"), at("fd00::2%5")}}},
 			[]string{`1 iscsiPortals 0 duplicate portal [fd00::1%5]:3260: driver "red" has it (0 iscsiPortals 0)`}},
+		{"a portal by NAT64", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("10.0.0.1"), at("64:ff9b:1::a00:1")}}),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("64:ff9b::10.0.0.1")}}},
+			[]string{`1 iscsiPortals 0 duplicate portal [64:ff9b::a00:1]:3260: driver "red" has it (0 iscsiPortals 0)`}},
+		{"a server by NAT64", []Driver{servers("red", "10.0.0.1"), servers("blue", "64-FF9B--a00-1.ipv6-literal.net")},
+			[]string{`1 smbServers 0 duplicate server 64-FF9B--a00-1.ipv6-literal.net: driver "red" has it (0 smbServers 0)`}},
+		{"a short name", []Driver{servers("red", "files.example.com"), servers("blue", "Files", "file", "files2.example.com")},
+			[]string{`0 smbServers 0 warning files.example.com and Files of driver "blue" may be one server; write both names in full (1 smbServers 0)`}},
 		{"services of the node", []Driver{red(Driver{Services: []string{"kubelet", "CSI-Proxy", "kubelet2"}})}, []string{
 			`0 services 0 the service kubelet can't belong to a driver: all drivers depend on it`,
 			`0 services 1 the service CSI-Proxy can't belong to a driver`}},
@@ -117,6 +124,20 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the table: %v", err)
 			}
 		})
+	}
+}
+
+// The services of Windows that all drivers depend on belong to none. A part of their names is no such service.
+func TestServicesOfNode(t *testing.T) {
+	for _, service := range []string{"mrxsmb20", "RDBSS", "hns", "vds", "smphost", "Dnscache", "mountmgr", "volmgr", "kube-proxy", "netlogon"} {
+		if checkService(service) == nil {
+			t.Errorf("%s may belong to a driver", service)
+		}
+	}
+	for _, service := range []string{"mrx", "vds2", "ec2launch", "hns vmcompute"} {
+		if err := checkService(service); err != nil {
+			t.Errorf("%s: %v", service, err)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ var Cases = map[string]string{
 		{name: ebs.csi.aws.com, disks: [{bus: NVMe, product: 'Amazon Elastic B*'}]},
 		{name: all.csi.example.com, groups: [disk, iscsi, smb, storage, system], smbServers: [files.example.com], iscsiPortals: ['192.0.2.1:3260'],
 			disks: [{vendor: a&b, serialNumber: '1*', adapter: 4294967295, iscsiTarget: 'iqn.2026-01.com.example:*'}],
-			directories: ['C:\var\lib\kubelet\other'], services: [vds], maxCalls: 100}]}`,
+			directories: ['C:\var\lib\kubelet\other'], services: [agent], maxCalls: 100}]}`,
 	"container, drivers and all": "{mode: container, sharedEndpoints: true, drivers: [{name: smb.csi.k8s.io, smbServers: [.example.com]}]}",
 	"drivers":                    "{drivers: [{name: smb.csi.k8s.io, smbServers: [.example.com]}]}",
 	"existing account":           "serviceAccount: {create: false, name: windows}",
