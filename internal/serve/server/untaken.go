@@ -78,13 +78,19 @@ func (c *conn) watchAnswers() {
 }
 
 func (c *conn) checkAnswers() {
-	c.all.mu.Lock()
-	isLate := c.untaken > 0 && c.sent.Load()-c.sentBefore < minTaken
-	if c.untaken > 0 {
-		c.watchAnswers()
-	}
-	c.all.mu.Unlock()
-	if isLate {
+	if c.takesNothing() {
 		c.closeFor("its client takes no answers")
 	}
+}
+
+// takesNothing also has checkAnswers called again while answers of an open connection are untaken.
+func (c *conn) takesNothing() bool {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if _, isOpen := c.all.open[c]; !isOpen || c.untaken == 0 {
+		return false
+	}
+	sent := c.sent.Load() - c.sentBefore
+	c.watchAnswers()
+	return sent < minTaken
 }
