@@ -97,7 +97,11 @@ IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
 BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
 
-image: $(IMAGE_ARCHIVE) ## build the image of the HostProcess container, without Docker
+# The version is the tag of the image. A node that has an image with this tag doesn't pull a newer build.
+check-version:
+	@[ '$(VERSION)' != unknown ] || { echo 'git knows no version here: set VERSION, to another value for each build, and COMMIT' && exit 1; }
+
+image: check-version $(IMAGE_ARCHIVE) ## build the image of the HostProcess container, without Docker
 
 image-sim: $(SIM_IMAGE_ARCHIVE)
 
@@ -110,11 +114,11 @@ $(SIM_IMAGE_ARCHIVE): collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
 
 CHART_ARCHIVE = bin/csi-proxy-chart.tgz
 
-chart: bin/chart ## pack the chart
+chart: check-version bin/chart ## pack the chart
 	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
 
 # The registry is asked first, before anything is built for minutes.
-publish: bin/image bin/chart ## build and push both images and the chart: REGISTRY=registry.example.org
+publish: check-version bin/image bin/chart ## build and push both images and the chart: REGISTRY=registry.example.org
 	@[ -n '$(REGISTRY)' ] || { echo 'say where to, such as REGISTRY=registry.example.org' && exit 1; }
 	bin/image check '$(REGISTRY)/csi-proxy' '$(REGISTRY)/csi-proxy-sim' '$(REGISTRY)/charts/csi-proxy'
 	$(MAKE) image image-sim chart
@@ -122,7 +126,7 @@ publish: bin/image bin/chart ## build and push both images and the chart: REGIST
 	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy:$(VERSION)'
 	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy-sim:$(VERSION)'
 
-publish-image: bin/image
+publish-image: check-version bin/image
 	@[ -n '$(IMAGE)' ] || { echo 'say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3' && exit 1; }
 	bin/image check '$(IMAGE)'
 	$(MAKE) image

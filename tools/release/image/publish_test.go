@@ -26,6 +26,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
+// Without git and VERSION, nothing is built or pushed: every build would have the same tag.
+func TestVersionIsKnown(t *testing.T) {
+	for _, target := range []string{"image", "chart", "publish", "publish-image"} {
+		cmd := exec.Command("make", "-C", "../../..", target, "VERSION=unknown", "REGISTRY=localhost:1", "IMAGE=localhost:1/a:b")
+		output, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "git knows no version here") || strings.Contains(string(output), "bin/") {
+			t.Errorf("make %s: %v\n%s", target, err, output)
+		}
+	}
+}
+
 // TestPublish runs make publish with a registry of its own, looks at what is there, and runs
 // the simulated node from its image as a container would. make test-publish runs it.
 func TestPublish(t *testing.T) {
