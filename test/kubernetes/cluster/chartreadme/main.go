@@ -21,11 +21,12 @@ const aboutChart = `# CSI Proxy
 CSI Proxy does storage operations on Windows nodes for CSI drivers: it partitions disks, formats and
 mounts volumes, and maps shares. This chart runs it on each Windows node of a cluster.
 
-**There is no release yet:** nobody has published an image or this chart. Push both to a registry of
-yours first; the last lines that make publish prints name them, with their versions:
+**There is no release yet:** nobody has published an image or this chart. Push both to your own
+registry first; the last lines that make publish prints name them, with their versions.
+Until https://github.com/csi-proxy/csi-proxy is public, clone the URL from which you have this page:
 
 ` + "```sh" + `
-git clone https://github.com/csi-proxy/csi-proxy && cd csi-proxy
+git clone URL csi-proxy && cd csi-proxy
 make publish REGISTRY=registry.example.com
 kubectl create namespace csi-proxy
 kubectl label namespace csi-proxy pod-security.kubernetes.io/enforce=privileged
