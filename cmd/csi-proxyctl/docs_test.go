@@ -28,8 +28,8 @@ func TestCommandsInDocs(t *testing.T) {
 		}
 		text, err := os.ReadFile(page)
 		must(t, err)
-		// Only what stands in code is a command: csi-proxyctl is also a word of sentences.
-		for _, code := range regexp.MustCompile("`[^`\n]+`|(?m)^ *csi-proxyctl.*$").FindAllString(string(text), -1) {
+		// Only what stands in code is a command: csi-proxyctl is also a word of sentences. PowerShell needs .\ before it.
+		for _, code := range regexp.MustCompile("`[^`\n]+`|(?m)^ *(?:\\.\\\\)?csi-proxyctl.*$").FindAllString(string(text), -1) {
 			match := commandInDocs.FindStringSubmatch(code)
 			if match == nil {
 				continue
