@@ -5,13 +5,16 @@ package nodeops_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -99,4 +102,41 @@ func TestSlowDiskThatNeverTells(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A driver's new disk takes 300 ms for each answer. Another driver's brief query meets the disk first, and ends before the disk has told
+// its owner. The next list has the disk.
+func TestNewDiskBesideBriefQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		d, other := w.own[red], w.own[blue]
+		w.must(second(d.Disk.ListDiskIDs(t.Context())))
+		n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: "new"})
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: fmt.Sprintf("PhysicalDrive%d ", n)}, 300*time.Millisecond))
+		_, err := other.Disk.GetDiskState(t.Context(), 77) // the error lists the disks that are there
+		simtest.WantError(t, err, csiproxy.ErrNotFound)
+		time.Sleep(time.Second)
+		ids, err := d.Disk.ListDiskIDs(t.Context())
+		w.must(err)
+		simtest.Want(t, "serial number of the new disk", ids[n].SerialNumber, "new")
+	})
+}
+
+// The answers of another driver's new disk take longer than a list in all. A driver waits for the disk once.
+func TestSlowDiskThatOutlastsLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		node, err := nodeops.New(w.sim, nodeops.Options{SilentDiskTimeout: time.Second}, w.drivers...)
+		w.must(err)
+		n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: w.own[blue].vendor, ProductID: "Disk 1", Serial: "slow"})
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: fmt.Sprintf("PhysicalDrive%d ", n)}, 900*time.Millisecond))
+		var took []time.Duration
+		for range 3 {
+			begun := time.Now()
+			w.must(second(node.Driver(red).Disk.ListDiskIDs(t.Context())))
+			took = append(took, time.Since(begun))
+			time.Sleep(10 * time.Second)
+		}
+		simtest.Want(t, "lists take", took, []time.Duration{time.Second, 0, 0})
+	})
 }

@@ -58,8 +58,8 @@ type known struct {
 	// answers have settled the owner; until then, driver is "". Adapters have no owner.
 	driver       string
 	isOwnerKnown bool
-	// isOwnerSlow is whether the disk took slowOwner or longer without settling its owner. Drivers
-	// no longer wait for a disk whose owner is unknown and slow.
+	// isOwnerSlow is whether the disk took slowOwner or longer without settling its owner, and no
+	// brief query cut it short. Drivers no longer wait for a disk whose owner is unknown and slow.
 	isOwnerSlow bool
 	reason      string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
@@ -451,7 +451,9 @@ func (shared *SharedDisks) disksOf(driver string, results []found) (all []found)
 func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
 	begun, isOwnerKnown := time.Now(), false
 	defer func() {
-		if !isOwnerKnown && time.Since(begun) >= slowOwner {
+		took := time.Since(begun)
+		isCut := ctx.Err() != nil && took < shared.all.timeout // a brief query has ended first
+		if !isOwnerKnown && !isCut && took >= slowOwner {
 			shared.all.note(path, func(t *known) { t.isOwnerSlow = true })
 		}
 	}()
