@@ -48,10 +48,8 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	shared := nodeops.NewSharedDisks(sys, nodeops.SharedDiskOptions{})
-	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: func(ctx context.Context) error {
-		return shared.ReenumerateAdapters(ctx, "")
-	}})
+	return sys, initiator.New(sys, initiator.Options{
+		ReenumerateAdapters: nodeops.NewDisks(sys, nodeops.DiskOptions{}).ReenumerateAdapters})
 }
 
 // testTarget is a target with its LUNs.

@@ -11,7 +11,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -69,12 +68,7 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if len(ids) == 0 {
 		return "", "", nil
 	}
-	if d.options.Driver != "" {
-		ctx = operation.ForDriver(ctx)
-	}
-	// All disks of the node are asked for each driver apart: a driver that searches all the time
-	// delays only itself.
-	others, err := d.shared.eachDisk(ctx, "", &d.shared.queries.idsIfOnline, d.options.Driver, idsIfOnline)
+	others, err := d.eachDisk(ctx, &d.queries.idsIfOnline, nil, idsIfOnline)
 	if err != nil {
 		return "", "", err
 	}

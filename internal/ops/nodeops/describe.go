@@ -27,7 +27,7 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't report their targets: the caller filters by target
 	asked := detailsFor(wanted)
-	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.hardware, asked,
+	answers, err := d.eachDisk(ctx, &d.queries.hardware, asked,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
 			f.disk, err = d.shared.hardware(ctx, h, asked)
 			return err
@@ -90,7 +90,7 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.descriptions, wanted.String(),
+	answers, err := d.eachDisk(ctx, &d.queries.descriptions, wanted.String(),
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
 			f.disk, err = d.shared.hardware(ctx, h, asked)
 			if err != nil || !wanted.Matches(f.disk) {
@@ -259,7 +259,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 
 // describeVolume fills in the volume of a partition.
 func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
-	name, err := opendisk.VolumeOfPartition(ctx, d.shared.sys, n, p.Number)
+	name, err := opendisk.VolumeOfPartition(ctx, d.lists, n, p.Number)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
@@ -276,7 +276,7 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == usage.ManyMore {
 		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+usage.ManyMore
 	}
-	info, err := d.shared.sys.VolumeInformation(ctx, name)
+	info, err := d.lists.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		p.FileSystem = csiproxy.NoFileSystem
 		return nil

@@ -40,6 +40,11 @@ type DiskOptions struct {
 	// Shared is the state shared by the disk operations of a node and of its drivers. Default: a
 	// new SharedDisks.
 	Shared *SharedDisks
+	// Lists makes the calls on all disks of the node. Default: the system of the disks.
+	Lists win.System
+	// OwnerOf returns the name of the driver that owns a disk opened by Lists; "" for a disk without
+	// an owner. Default: no disk has an owner.
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
@@ -55,18 +60,12 @@ type DiskOptions struct {
 // DefaultSilentDiskTimeout is the default of SharedDiskOptions.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
-// SharedDisks is the state shared by the disk operations of a node and of its drivers: the queries
-// of all disks, and their findings.
+// SharedDisks is the state shared by the disk operations of a node and of its drivers: the findings
+// of the queries of all disks.
 type SharedDisks struct {
-	sys     win.System
-	log     *slog.Logger
-	ownerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
-
-	rescans operation.NextRun[queryKey, struct{}] // by the driver, and by whether Windows re-enumerates the whole device tree
-
+	log      *slog.Logger
 	all      *devices // the disks
 	adapters *devices
-	queries  queries // of disks and adapters
 }
 
 // SharedDiskOptions configure the queries of all disks. The zero value is the default.
@@ -77,33 +76,30 @@ type SharedDiskOptions struct {
 	// OnSkippedDisks is called with the number of disks that calls on all disks skip, because the
 	// disks are silent or answer with errors, whenever the number changes. Default: none.
 	OnSkippedDisks func(count int)
-
-	// OwnerOf returns the name of the driver that owns an open disk; "" for a disk without an
-	// owner. Default: no disk has an owner.
-	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 	// Logger gets the disks that the queries skip. Default: none.
 	Logger *slog.Logger
 }
 
-// NewSharedDisks returns the state shared by the disk operations on the node sys.
-func NewSharedDisks(sys win.System, o SharedDiskOptions) *SharedDisks {
+// NewSharedDisks returns the state shared by the disk operations on a node.
+func NewSharedDisks(o SharedDiskOptions) *SharedDisks {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
-	shared := &SharedDisks{sys: sys, log: o.Logger, ownerOf: o.OwnerOf,
-		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
-		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
-	shared.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
-	shared.queries.init(shared.all, shared.adapters)
-	return shared
+	return &SharedDisks{log: o.Logger,
+		all:      newDevices(win.InterfaceClassDisk, o, o.OnSkippedDisks),
+		adapters: newDevices(win.InterfaceClassStoragePort, o, nil)}
 }
 
 // Disks are the disks of a node, or of one driver. All methods may be called concurrently.
 type Disks struct {
 	sys     win.System
+	lists   win.System // DiskOptions.Lists
 	options DiskOptions
 	shared  *SharedDisks
+
+	queries queries                           // of disks and adapters
+	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
 }
 
 // NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
@@ -113,7 +109,11 @@ func NewDisks(sys win.System, o DiskOptions) *Disks {
 	paths := pathpolicy.Default()
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
-	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewSharedDisks(sys, SharedDiskOptions{Logger: o.Logger}))}
+	d := &Disks{sys: sys, lists: cmp.Or(o.Lists, sys), options: o,
+		shared: cmp.Or(o.Shared, NewSharedDisks(SharedDiskOptions{Logger: o.Logger}))}
+	d.queries.init(d)
+	d.rescans.Timeout = scanTimeout(d.shared.all.timeout)
+	return d
 }
 
 // OwnerHas says in errors that the node, or the driver, has disks.
@@ -221,7 +221,7 @@ func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online
 // IsOnline reports whether a disk of the node is online. A driver may ask about disks of all
 // drivers.
 func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
-	h, err := opendisk.Open(ctx, d.shared.sys, n, win.AccessNone)
+	h, err := opendisk.Open(ctx, d.lists, n, win.AccessNone)
 	if err != nil {
 		return false, err
 	}

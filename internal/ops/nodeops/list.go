@@ -27,7 +27,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]publ
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
-	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.ids, nil,
+	all, err := d.eachDisk(ctx, &d.queries.ids, nil,
 		func(ctx context.Context, h *opendisk.Disk, f *found) error {
 			page83, err := page83(ctx, h)
 			if err := d.shared.tolerate(h.Number, "page 83", err); err != nil {
@@ -80,7 +80,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.locations, nil,
+	all, err := d.eachDisk(ctx, &d.queries.locations, nil,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
 			f.location, err = d.shared.location(ctx, h)
 			return err

@@ -85,7 +85,7 @@ type Node struct {
 	groups  Groups // of the whole node
 	calls   *operation.Windows
 	drivers map[string]Operations
-	all     []*operation.Windows // the node's calls, the calls of disk lists, and the calls of each driver
+	all     []*operation.Windows // the calls of the node and of each driver
 }
 
 // Driver returns the operations of the driver with a name.
@@ -118,15 +118,14 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{calls: common.calls, drivers: make(map[string]Operations), all: []*operation.Windows{common.calls}}
-	if common.lists != common.calls {
-		n.all = append(n.all, common.lists)
-	}
-	n.Operations, n.groups = common.newGroups(common.whole())
+	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
+	whole := common.whole()
+	n.Operations, n.groups = common.newGroups(whole)
+	n.all = append(n.all, whole.calls, whole.lists)
 	for _, driver := range drivers {
 		own := common.partOf(driver.Driver)
 		n.drivers[driver.Name], _ = common.newGroups(own)
-		n.all = append(n.all, own.calls)
+		n.all = append(n.all, own.calls, own.lists)
 	}
 	return n, nil
 }
@@ -136,7 +135,6 @@ type shared struct {
 	sys     win.System
 	options Options
 	calls   *operation.Windows // the node's own calls of sys
-	lists   *operation.Windows // calls on all disks; separate on a node with drivers: hanging disks then delay only lists
 	paths   *pathpolicy.Policy
 	owners  *scope.Table
 
@@ -154,10 +152,6 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	calls := operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
-	lists := calls
-	if len(drivers) > 0 {
-		lists = operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
-	}
 	var names []string
 	var owners []scope.Driver
 	var directories []pathpolicy.Driver
@@ -179,10 +173,10 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		return nil, err
 	}
 	return &shared{
-		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table,
+		sys: sys, options: o, calls: calls, paths: paths, owners: table,
 		locks: usage.NewSharedLocks(names),
 		users: usage.NewSharedFinder(calls, paths, table, o.Logger),
-		disks: NewSharedDisks(lists, SharedDiskOptions{OwnerOf: table.OwnerOfDisk,
+		disks: NewSharedDisks(SharedDiskOptions{
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
 		targets:  initiator.NewTargetLocks(names),
@@ -194,7 +188,8 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 type part struct {
 	driver string // "" for the whole node
 	calls  *operation.Windows
-	sys    win.System // uses calls
+	lists  *operation.Windows // calls on all disks of the node, and about their owners: hanging disks delay only lists
+	sys    win.System         // uses calls
 	paths  *pathpolicy.Policy
 	users  *usage.Finder
 	log    *slog.Logger
@@ -210,8 +205,8 @@ type part struct {
 
 // whole returns the whole node.
 func (s *shared) whole() part {
-	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
-		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
+	return part{calls: s.calls, lists: s.listCalls(), sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
+		ownerOfDisk: s.ownersBy(s.calls), lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
 }
 
 // partOf returns a driver's part of the node.
@@ -219,6 +214,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
 	// Each driver has its own calls: hanging calls delay only this driver.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log).ForDriver()
+	p.lists = s.listCalls().ForDriver()
 	sys := scope.NewSystem(p.calls, s.owners, driver, func(ctx context.Context, listed []string) (map[string]bool, error) {
 		return s.paths.DriversAt(ctx, p.calls, listed)
 	})
@@ -232,6 +228,19 @@ func (s *shared) partOf(driver scope.Driver) part {
 	return p
 }
 
+// listCalls returns calls for lists of all disks. Their log has no driver: the disks may be any
+// driver's.
+func (s *shared) listCalls() *operation.Windows {
+	return operation.NewWindows(s.sys, s.options.OnWindowsCall, s.options.Logger)
+}
+
+// ownersBy returns the function that finds the owner of an open disk, by the iSCSI sessions from sys.
+func (s *shared) ownersBy(sys win.ISCSIInitiator) func(context.Context, *opendisk.Disk) (driver string, err error) {
+	return func(ctx context.Context, disk *opendisk.Disk) (string, error) {
+		return s.owners.OwnerOfDisk(ctx, sys, disk)
+	}
+}
+
 // newGroups returns the operations on a part of the node.
 func (s *shared) newGroups(p part) (Operations, Groups) {
 	o := s.options
@@ -240,6 +249,7 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
 	g.Disks = NewDisks(p.sys, DiskOptions{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
+		Lists: p.lists, OwnerOf: s.ownersBy(p.lists),
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{
@@ -252,9 +262,7 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 	})
 	g.Files = NewFilesystem(p.sys, p.paths, g.Mappings, FilesystemOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
-		Logger: p.log, Observer: o.OnOperation, ReenumerateAdapters: func(ctx context.Context) error {
-			return s.disks.ReenumerateAdapters(ctx, p.driver)
-		}})
+		Logger: p.log, Observer: o.OnOperation, ReenumerateAdapters: g.Disks.ReenumerateAdapters})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(p.sys, machine.Options{Logger: p.log, Observer: o.OnOperation}),

@@ -31,18 +31,20 @@ import (
 //     other drivers are asked, too, and their answers count if they come while the query lasts. An
 //     answer after the end still updates known, by which the next query waits: see askOtherDriver.
 //
+// The node and its drivers share known, and nothing else: each has its own queries, which use its
+// own calls to Windows. A driver that asks all the time, or has slow disks, delays only itself.
+//
 // A query skips a device that fails, or that stays silent until the timeout. The device's result
 // then has an error, and report logs the device once.
 
 // devices are the devices of a class.
 type devices struct {
-	sys       win.System
 	class     winid.GUID
 	timeout   time.Duration // how long a query waits before a silent device counts as skipped
 	log       *slog.Logger
 	onSkipped func(count int) // called when the number of skipped devices changes
 
-	unawaited sync.Map // the interface paths with a running askOtherDriver
+	unawaited sync.Map // the running calls of askOtherDriver, by unawaited
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
@@ -58,10 +60,11 @@ type known struct {
 	// answers have settled the owner; until then, driver is "". Adapters have no owner.
 	driver       string
 	isOwnerKnown bool
-	// isOwnerSlow is whether the disk took slowOwner or longer without settling its owner, and no
-	// brief query cut it short. Drivers no longer wait for a disk whose owner is unknown and slow.
-	isOwnerSlow bool
-	reason      string // why the last query skipped the device; "" otherwise
+	// slowFor are the drivers for which the disk took slowOwner or longer without settling its
+	// owner, and no brief query cut it short. They no longer wait for the disk while its owner is
+	// unknown. A driver whose own calls are late doesn't make the disk slow for others.
+	slowFor []string
+	reason  string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
 	// open the device again until scratchTimeout later.
 	scratch time.Time
@@ -78,14 +81,15 @@ const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. onSkipped, which may be nil, gets the number of
 // devices skipped by queries, whenever the number changes.
-func newDevices(sys win.System, class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
+func newDevices(class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}
-	return &devices{sys: sys, class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
+	return &devices{class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
 }
 
-// queries are the questions to devices. Each question is asked in a single function: see query.
+// queries are the questions of the node, or of a driver, to devices. Each question is asked in a
+// single function: see query.
 type queries struct {
 	// Of the disks.
 	numbers      query
@@ -100,36 +104,38 @@ type queries struct {
 	reenumerations query
 }
 
-func (q *queries) init(disks, adapters *devices) {
-	q.numbers.init(disks, othersTimeout)
-	q.states.init(disks, othersTimeout)
-	q.ids.init(disks, disks.timeout)
-	q.idsIfOnline.init(disks, othersTimeout)
-	q.locations.init(disks, disks.timeout)
-	q.hardware.init(disks, disks.timeout)
-	q.descriptions.init(disks, disks.timeout)
-	q.refreshes.init(disks, disks.timeout)
-	q.reenumerations.init(adapters, adapters.timeout)
+func (q *queries) init(d *Disks) {
+	disks, adapters, driver := d.shared.all, d.shared.adapters, d.options.Driver
+	q.numbers.init(d.lists, disks, driver, othersTimeout)
+	q.states.init(d.lists, disks, driver, othersTimeout)
+	q.ids.init(d.lists, disks, driver, disks.timeout)
+	q.idsIfOnline.init(d.lists, disks, "", othersTimeout) // the original of a copy may be any disk of the node
+	q.locations.init(d.lists, disks, driver, disks.timeout)
+	q.hardware.init(d.lists, disks, driver, disks.timeout)
+	q.descriptions.init(d.lists, disks, driver, disks.timeout)
+	q.refreshes.init(d.lists, disks, driver, disks.timeout)
+	q.reenumerations.init(d.lists, adapters, driver, adapters.timeout)
 }
 
 // query asks all devices of a class the same question concurrently, to keep a silent or failing
-// device from hiding the rest. Callers of the same driver who ask with the same key at the same
-// time share the results. The key must therefore contain everything that may differ between
-// callers.
+// device from hiding the rest. Callers who ask with the same key at the same time share the
+// results. The key must therefore contain everything that may differ between callers.
 type query struct {
+	sys     win.System
 	devices *devices
+	driver  string // whose disks are asked and awaited; "" for all disks of the node
 	timeout time.Duration
-	runs    operation.NextRun[queryKey, []found]
+	runs    operation.NextRun[any, []found]
+	room    chan struct{} // has a value for each run that asks devices
 }
 
-// queryKey is a key of a driver, or of the node if driver is "".
-type queryKey struct {
-	driver string
-	key    any
-}
+// maxRuns limits how many runs of a query, with different keys, ask devices at the same time: each
+// run takes memory for each device. A caller chooses the selector in the key of a description.
+const maxRuns = 4
 
-func (q *query) init(devices *devices, timeout time.Duration) {
-	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
+func (q *query) init(sys win.System, devices *devices, driver string, timeout time.Duration) {
+	q.sys, q.devices, q.driver, q.timeout = sys, devices, driver, timeout
+	q.runs.Timeout, q.room = scanTimeout(devices.timeout), make(chan struct{}, maxRuns)
 }
 
 // found is the result of a query for a path.
@@ -164,23 +170,26 @@ var (
 	errOtherDriver = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's device has not answered") // the query didn't wait for the device
 )
 
-// all calls ask with each device, for a driver or, if driver is "", for the node. It returns after
-// all devices relevant to the caller have answered (see askEach), or after the timeout. all returns
-// an error if Windows gives no list of devices, or if ctx ends.
+// all calls ask with each device. It returns after all devices relevant to the driver have answered
+// (see askEach), or after the timeout. all returns an error if Windows gives no list of devices, or
+// if ctx ends.
 //
 // Callers share results, but only of a query that begins after the call: the caller may have
 // changed a device right before.
-func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]found, error) {
-	if driver != "" {
-		ctx = operation.ForDriver(ctx)
-	}
-	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]found, error) {
-		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
+func (q *query) all(ctx context.Context, key any, ask askFunc) ([]found, error) {
+	return q.runs.Do(ctx, key, func(ctx context.Context) ([]found, error) {
+		select {
+		case q.room <- struct{}{}:
+			defer func() { <-q.room }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		paths, err := q.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
 		}
 		paths, scratch := q.devices.withoutScratch(paths)
-		results := q.askEach(ctx, driver, paths, ask)
+		results := q.askEach(ctx, paths, ask)
 		q.report(results, scratch)
 		return results, ctx.Err()
 	})
@@ -208,7 +217,7 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 // A driver waits for all disks that it may own. Afterwards, askEach waits for the remaining disks
 // another fifth of the elapsed time: usually the disks of a node are about equally fast, and the
 // result is then complete.
-func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []found {
+func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
 		outcome operation.Outcome[found]
@@ -219,7 +228,7 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
 		results[i] = found{path: path, err: errOtherDriver}
-		if q.devices.last(path).mayBeOf(driver) {
+		if q.devices.last(path).mayBeOf(q.driver) {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
@@ -276,16 +285,21 @@ func nameHangingCalls(results []found, trackers []*operation.Tracker) {
 // askOtherDriver asks a device that the driver does not await: at the last query, another driver or
 // no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
 // come to the same path. The question therefore outlasts the query, and the next query knows the
-// answer. If an earlier query is still asking the disk, askOtherDriver returns errOtherDriver.
+// answer. If an earlier query of the driver is still asking the disk, askOtherDriver returns
+// errOtherDriver.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
-	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
+	asked := unawaited{q.driver, path}
+	if _, isAsked := q.devices.unawaited.LoadOrStore(asked, true); isAsked {
 		return found{}, errOtherDriver
 	}
-	defer q.devices.unawaited.Delete(path)
+	defer q.devices.unawaited.Delete(asked)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
 	defer cancel()
 	return ask(ctx, path)
 }
+
+// unawaited is a device that a driver asks without waiting, by its interface path.
+type unawaited struct{ driver, path string }
 
 // withoutQueryName removes the name of the query from the error of a refused call. A hanging device
 // thus has the same error for every query.
@@ -347,7 +361,7 @@ func (t known) mayBeOf(driver string) bool {
 	if t.isOwnerKnown {
 		return t.driver == driver
 	}
-	return !t.isOwnerSlow
+	return !slices.Contains(t.slowFor, driver)
 }
 
 // LogValue returns the number of the disk.
@@ -405,16 +419,16 @@ func (d *devices) last(path string) known {
 
 // askDisks calls ask with each disk, to fill in the answer. For a driver, it calls ask with the
 // driver's disks only, and asks the remaining disks who owns them.
-func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query, key any,
+func (d *Disks) askDisks(ctx context.Context, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
-	return q.all(ctx, driver, key, func(ctx context.Context, path string) (f found, _ error) {
-		h, owner, err := shared.openPath(ctx, path)
+	return q.all(ctx, key, func(ctx context.Context, path string) (f found, _ error) {
+		h, owner, err := d.openPath(ctx, path)
 		if err != nil || h == nil {
 			return f, err
 		}
 		defer h.Close()
 		f.isDisk, f.number, f.driver = true, h.Number, owner
-		if driver == "" || driver == owner {
+		if q.driver == "" || q.driver == owner {
 			err = ask(ctx, h, &f)
 		}
 		return f, err
@@ -423,23 +437,23 @@ func (shared *SharedDisks) askDisks(ctx context.Context, driver string, q *query
 
 // eachDisk is askDisks, without the devices that aren't disks of their own (see openPath), disks
 // that leave meanwhile, and silent disks of unknown number.
-func (shared *SharedDisks) eachDisk(ctx context.Context, driver string, q *query, key any,
+func (d *Disks) eachDisk(ctx context.Context, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
-	results, err := shared.askDisks(ctx, driver, q, key, ask)
-	return shared.disksOf(driver, results), err
+	results, err := d.askDisks(ctx, q, key, ask)
+	return q.disksOf(results), err
 }
 
 // disksOf returns the results of eachDisk. A silent disk has the number and the driver from its
 // last answer.
-func (shared *SharedDisks) disksOf(driver string, results []found) (all []found) {
+func (q *query) disksOf(results []found) (all []found) {
 	for _, f := range results {
 		if deviceDepartedOrUnready(f.err) {
 			continue
 		}
-		if last := shared.all.last(f.path); !f.isDisk && f.err != nil && last.number != nil {
+		if last := q.devices.last(f.path); !f.isDisk && f.err != nil && last.number != nil {
 			f.isDisk, f.number, f.driver = true, *last.number, last.driver
 		}
-		if f.isDisk && (driver == "" || driver == f.driver) {
+		if f.isDisk && (q.driver == "" || q.driver == f.driver) {
 			all = append(all, f)
 		}
 	}
@@ -448,16 +462,20 @@ func (shared *SharedDisks) disksOf(driver string, results []found) (all []found)
 
 // openPath opens the disk at path for queries, and returns its owner. It returns nil for devices
 // outside the scope of operations: a path below a multipath disk, or a container's scratch disk.
-func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
+func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
 	begun, isOwnerKnown := time.Now(), false
 	defer func() {
 		took := time.Since(begun)
-		isCut := ctx.Err() != nil && took < shared.all.timeout // a brief query has ended first
+		isCut := ctx.Err() != nil && took < d.shared.all.timeout // a brief query has ended first
 		if !isOwnerKnown && !isCut && took >= slowOwner {
-			shared.all.note(path, func(t *known) { t.isOwnerSlow = true })
+			d.shared.all.note(path, func(t *known) {
+				if !slices.Contains(t.slowFor, d.options.Driver) {
+					t.slowFor = append(slices.Clip(t.slowFor), d.options.Driver) // copied: queries may be reading it
+				}
+			})
 		}
 	}()
-	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
+	h, err := win.OpenDevice(ctx, d.lists, path, win.AccessNone)
 	if err != nil {
 		return nil, "", err
 	}
@@ -471,18 +489,18 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 	if err != nil || !isDisk(n) {
 		return nil, "", err
 	}
-	shared.all.note(path, func(t *known) {
+	d.shared.all.note(path, func(t *known) {
 		if t.number == nil || *t.number != n.DeviceNumber {
-			t.driver, t.isOwnerKnown, t.isOwnerSlow = "", false, false // perhaps another disk
+			t.driver, t.isOwnerKnown, t.slowFor = "", false, nil // perhaps another disk
 		}
 		t.number = &n.DeviceNumber
 	})
-	hardware, scratch, err := shared.askScratch(ctx, path, h)
+	hardware, scratch, err := d.shared.askScratch(ctx, path, h)
 	if err != nil || scratch {
 		return nil, "", err
 	}
 	disk := &opendisk.Disk{DeviceHandle: h, Number: n.DeviceNumber, Hardware: hardware}
-	if driver, isOwnerKnown, err = shared.askOwner(ctx, path, disk); err != nil {
+	if driver, isOwnerKnown, err = d.askOwner(ctx, path, disk); err != nil {
 		return nil, "", err
 	}
 	isReturned = true
@@ -492,18 +510,18 @@ func (shared *SharedDisks) openPath(ctx context.Context, path string) (_ *opendi
 // askOwner returns the driver that owns an open disk, and records a settled owner in shared.all. If
 // the disk leaves a question about its owner unanswered, isKnown is false, and the driver is from
 // the disk's last complete answers.
-func (shared *SharedDisks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
-	if shared.ownerOf == nil {
+func (d *Disks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
+	if d.options.OwnerOf == nil {
 		return "", false, nil
 	}
-	driver, err := shared.ownerOf(ctx, disk)
+	driver, err := d.options.OwnerOf(ctx, disk)
 	if err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)) {
 		return "", false, err
 	}
 	if err != nil || disk.Hardware.DescriptorErr != nil {
-		return shared.all.last(path).driver, false, nil
+		return d.shared.all.last(path).driver, false, nil
 	}
-	shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.isOwnerSlow = driver, true, false })
+	d.shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.slowFor = driver, true, nil })
 	return driver, true, nil
 }
 
@@ -529,7 +547,7 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
-	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.numbers, nil,
+	all, err := d.eachDisk(ctx, &d.queries.numbers, nil,
 		func(context.Context, *opendisk.Disk, *found) error { return nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)

@@ -33,8 +33,8 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 // sharedScan is scan, shared with concurrent callers. A caller that arrives during a scan shares
 // the next scan: the caller's disk may have arrived too late for the current one.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
-	_, err := d.shared.rescans.Do(ctx, queryKey{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)
+	_, err := d.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.scan(ctx, tree)
 	})
 	return err
 }
@@ -43,30 +43,30 @@ func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 // re-enumerates the whole device tree: a new disk may come with an adapter of its own, as NVMe
 // disks do. The whole tree costs more, and includes starting devices that the administrator left
 // unstarted. A driver waits only for its own disks.
-func (shared *SharedDisks) scan(ctx context.Context, driver string, tree bool) error {
-	before, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+func (d *Disks) scan(ctx context.Context, tree bool) error {
+	before, err := d.lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
 		return err
 	}
 	slices.Sort(before)
-	if err := shared.ReenumerateAdapters(ctx, driver); err != nil {
+	if err := d.ReenumerateAdapters(ctx); err != nil {
 		return err
 	}
-	after, err := shared.settle(ctx)
+	after, err := d.settle(ctx)
 	if err != nil {
 		return err
 	}
 	if tree && slices.Equal(before, after) {
-		if err := shared.sys.ReenumerateDevice(ctx, ""); err != nil {
+		if err := d.lists.ReenumerateDevice(ctx, ""); err != nil {
 			return err
 		}
-		if _, err := shared.settle(ctx); err != nil {
+		if _, err := d.settle(ctx); err != nil {
 			return err
 		}
 	}
 	// Windows reads the size and the partitions of each disk again. The scan continues after the
 	// error of a disk.
-	_, err = shared.queries.refreshes.all(ctx, driver, nil, shared.refresh)
+	_, err = d.queries.refreshes.all(ctx, nil, d.refresh)
 	return err
 }
 
@@ -77,16 +77,15 @@ const (
 	slowAdapterTimeout = 10 * time.Minute
 )
 
-// ReenumerateAdapters makes each storage adapter ask its bus again, for a driver or, if driver is
-// "", for the node. Windows then finds logical units that came or went without a notice.
-// ReenumerateAdapters skips refusing and silent adapters. If all adapters refuse, it returns the
+// ReenumerateAdapters makes each storage adapter ask its bus again. Windows then finds logical units
+// that came or went without a notice. ReenumerateAdapters skips refusing and silent adapters. If all adapters refuse, it returns the
 // error of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
-func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver string) error {
-	adapters := &shared.queries.reenumerations
-	asked, err := adapters.all(ctx, driver, nil, func(ctx context.Context, path string) (found, error) {
+func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
+	adapters := &d.queries.reenumerations
+	asked, err := adapters.all(ctx, nil, func(ctx context.Context, path string) (found, error) {
 		noteSlow := func() { adapters.devices.note(path, func(t *known) { t.slow = time.Now() }) }
 		defer time.AfterFunc(adapterTimeout, noteSlow).Stop()
-		return found{}, shared.sys.ReenumerateDevice(ctx, path)
+		return found{}, d.lists.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
@@ -101,12 +100,12 @@ func (shared *SharedDisks) ReenumerateAdapters(ctx context.Context, driver strin
 
 // settle waits until the list of disks stops changing, and returns the list, sorted. Re-enumeration
 // returns before the found disks have started.
-func (shared *SharedDisks) settle(ctx context.Context) ([]string, error) {
+func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	var last []string
 	isFirst := true
 	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
 		Longest: settleInterval}, func() (bool, error) {
-		interfaces, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		interfaces, err := d.lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
 			return false, err
 		}
@@ -119,12 +118,12 @@ func (shared *SharedDisks) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.
-func (shared *SharedDisks) refresh(ctx context.Context, path string) (none found, _ error) {
+func (d *Disks) refresh(ctx context.Context, path string) (none found, _ error) {
 	// The disk at this path may differ from the disk in the last list.
-	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
+	if scratch, err := d.isScratch(ctx, path); err != nil || scratch {
 		return none, err
 	}
-	h, err := win.OpenDevice(ctx, shared.sys, path, win.GenericRead|win.GenericWrite)
+	h, err := win.OpenDevice(ctx, d.lists, path, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return none, err
 	}
@@ -133,12 +132,12 @@ func (shared *SharedDisks) refresh(ctx context.Context, path string) (none found
 }
 
 // isScratch is askScratch for a closed disk.
-func (shared *SharedDisks) isScratch(ctx context.Context, path string) (bool, error) {
-	h, err := win.OpenDevice(ctx, shared.sys, path, win.AccessNone)
+func (d *Disks) isScratch(ctx context.Context, path string) (bool, error) {
+	h, err := win.OpenDevice(ctx, d.lists, path, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	_, scratch, err := shared.askScratch(ctx, path, h)
+	_, scratch, err := d.shared.askScratch(ctx, path, h)
 	return scratch, err
 }

@@ -52,7 +52,7 @@ func TestSilentDisks(t *testing.T) {
 				var log bytes.Buffer
 				var counts []int
 				sys := operation.NewWindows(sim, nil, nil)
-				ops := nodeops.NewDisks(sys, nodeops.DiskOptions{Shared: nodeops.NewSharedDisks(sys, nodeops.SharedDiskOptions{
+				ops := nodeops.NewDisks(sys, nodeops.DiskOptions{Shared: nodeops.NewSharedDisks(nodeops.SharedDiskOptions{
 					SilentDiskTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					OnSkippedDisks: func(count int) { counts = append(counts, count) },
 				})})
@@ -327,10 +327,9 @@ func TestDiskInPlaceOfAnothers(t *testing.T) {
 		n := attach(t, sim, winsim.DiskSpec{Serial: "replaced"})
 		owners := map[string]string{"own": "red", "replaced": "blue"}
 		sys := operation.NewWindows(sim, nil, nil)
-		red := nodeops.NewDisks(sys, nodeops.DiskOptions{Driver: "red", Shared: nodeops.NewSharedDisks(sys, nodeops.SharedDiskOptions{
-			OwnerOf: func(_ context.Context, disk *opendisk.Disk) (string, error) {
-				return owners[strings.TrimSpace(disk.Hardware.Descriptor.SerialNumber)], nil
-			}})})
+		red := nodeops.NewDisks(sys, nodeops.DiskOptions{Driver: "red", OwnerOf: func(_ context.Context, disk *opendisk.Disk) (string, error) {
+			return owners[strings.TrimSpace(disk.Hardware.Descriptor.SerialNumber)], nil
+		}})
 		lists := func(what string, want int) {
 			begun := time.Now()
 			ids, err := red.ListDiskIDs(t.Context())

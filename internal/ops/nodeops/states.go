@@ -13,7 +13,7 @@ import (
 // States returns the online disks and the number of offline disks, among the disks that answer.
 func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offline int, err error) {
 	results, err := d.askStates(ctx)
-	for _, f := range d.shared.disksOf(d.options.Driver, results) {
+	for _, f := range d.queries.states.disksOf(results) {
 		switch {
 		case f.err != nil:
 		case !f.state.Offline:
@@ -45,7 +45,7 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 
 // askStates asks all disks for their states.
 func (d *Disks) askStates(ctx context.Context) ([]found, error) {
-	return d.shared.askDisks(ctx, d.options.Driver, &d.shared.queries.states, nil,
+	return d.askDisks(ctx, &d.queries.states, nil,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
 			f.state, err = h.State(ctx)
 			return err

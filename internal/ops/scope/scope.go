@@ -90,10 +90,11 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	return &Table{sys: sys, drivers: drivers, log: log}, nil
 }
 
-// OwnerOfDisk returns the name of the driver that owns an open disk; "" if there is none. A disk
-// that matches the patterns of several drivers has no owner: a wrong owner could destroy its data.
-func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string, _ error) {
-	name, _, err := t.ownerOfDisk(ctx, t.sys, d)
+// OwnerOfDisk returns the name of the driver that owns an open disk; "" if there is none. It asks
+// sys, the system of the whole node, for the iSCSI sessions. A disk that matches the patterns of
+// several drivers has no owner: a wrong owner could destroy its data.
+func (t *Table) OwnerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
+	name, _, err := t.ownerOfDisk(ctx, sys, d)
 	return name, err
 }
 
@@ -111,8 +112,8 @@ func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name stri
 	return name, err == nil
 }
 
-// ownerOfDisk is OwnerOfDisk through sys, the system of the whole node. isKnown is false if the disk
-// has withheld what identifies its owner. ownerOfDisk records a known owner.
+// ownerOfDisk is OwnerOfDisk. isKnown is false if the disk has withheld what identifies its owner.
+// ownerOfDisk records a known owner.
 func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, isKnown bool, _ error) {
 	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
 		return "", false, nil

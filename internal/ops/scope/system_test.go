@@ -383,7 +383,7 @@ func TestLastOwnerWithoutAddress(t *testing.T) {
 		table, err := New(diskOf{nil, &d, nil, nil}, []Driver{byAdapter, byVendor}, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
 		table.lastOwners.Store(csiproxy.DiskNumber(5), "own")
-		_, err = table.OwnerOfDisk(t.Context(), &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
+		_, err = table.OwnerOfDisk(t.Context(), nil, &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
 		simtest.Must(t, err)
 		last, _ := table.lastOwners.Load(csiproxy.DiskNumber(5))
 		simtest.Want[any](t, vendor+": the last owner", last, want)
