@@ -17,6 +17,9 @@ const (
 	maxCalls    = 512
 	maxOfShares = maxCalls / 2
 	maxOfObject = 4
+	// maxWaiting is enough for all lists of 500 disks at the same time. A waiting call keeps a
+	// goroutine with its stack.
+	maxWaiting = 16 * maxCalls
 )
 
 // overdueAfter returns how long a call may take before it counts as overdue. Windows answers most

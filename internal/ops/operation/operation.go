@@ -17,9 +17,9 @@
 //     the same call on the same object is refused with csiproxy.ErrUnavailable. The error names the
 //     hung call and its beginning. Formatting and repairing are exceptions, since both may take
 //     long: the next format or repair of the volume waits instead.
-//   - Each object has at most four calls under way. Further calls wait until their contexts end. An
-//     object is a disk, a volume, an SMB server, or one of the few other subjects of calls, such as
-//     a path or a service.
+//   - Each object has at most four calls under way. Further calls wait until their contexts end, and
+//     calls beyond 8,192 waiting ones are refused. An object is a disk, a volume, an SMB server, or
+//     one of the few other subjects of calls, such as a path or a service.
 //   - At most 512 calls are under way. From half of the limit on, each object is limited to one
 //     call, and hundreds of hung objects leave room for others. Calls that may wait for an SMB
 //     server can use half of the limit: the other half is for disks and files.

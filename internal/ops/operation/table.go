@@ -84,6 +84,8 @@ type table struct {
 
 func newTable(log *slog.Logger) *table { return &table{log: log, objects: make(map[string][]*call)} }
 
+var errManyWaiting = csiproxy.Errorf(csiproxy.ErrUnavailable, "too many calls wait for Windows; try again later")
+
 // enter waits until a call may begin, and records its beginning. The caller then makes the call and
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
@@ -91,8 +93,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 	t.mu.Lock()
 	begun, refusal := t.tryBegin(c)
 	if !begun && refusal == nil {
-		c.begun = make(chan error, 1)
-		t.waiting = append(t.waiting, c)
+		refusal = t.wait(c)
 	}
 	t.mu.Unlock()
 	if begun || refusal != nil {
@@ -115,6 +116,17 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 		t.end(c)
 	}
 	return nil, err
+}
+
+// wait records a call that waits to begin. A non-nil error refuses the call.
+func (t *table) wait(c *call) (refusal error) {
+	if len(t.waiting) >= maxWaiting {
+		t.refused++
+		return errManyWaiting
+	}
+	c.begun = make(chan error, 1)
+	t.waiting = append(t.waiting, c)
+	return nil
 }
 
 // tryBegin begins a call if there is room. A non-nil error refuses the call.

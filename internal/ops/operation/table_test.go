@@ -235,6 +235,44 @@ func TestWaitingForRoom(t *testing.T) {
 	})
 }
 
+// A call beyond those that may wait is refused. As soon as one of these gives up, another one may wait.
+func TestWaitingCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := newTable(slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		enter := func(ctx context.Context) error {
+			c, err := calls.enter(ctx, win.CallFileAttributes, object{name: "disk"})
+			if err == nil {
+				<-ctx.Done()
+				calls.leave(c)
+			}
+			return err
+		}
+		first, cancelFirst := context.WithCancel(ctx)
+		for range maxOfObject + maxWaiting - 1 {
+			go enter(ctx)
+		}
+		synctest.Wait()
+		go enter(first)
+		synctest.Wait()
+		for range 2 {
+			if err := enter(ctx); err != errManyWaiting {
+				t.Errorf("a call beyond the limit: %v", err)
+			}
+		}
+		cancelFirst()
+		synctest.Wait()
+		late, cancelLate := context.WithTimeout(ctx, time.Millisecond)
+		defer cancelLate()
+		if err := enter(late); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after one has given up: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		wantIdle(t, calls)
+	})
+}
+
 // Other calls on an object with a call that hangs may still be made, and wait when there are four.
 // Who gives up learns for what.
 func TestOtherCallsOnTheObject(t *testing.T) {

@@ -150,8 +150,16 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	if isOpen {
 		return true
 	}
+	isOwn, _ := s.sickOwn.Do(ctx, n, func(ctx context.Context) (bool, error) { return s.mountsSickDisk(ctx, n, isKnown), nil })
+	return isOwn
+}
+
+// mountsSickDisk reports whether the mount points of the disk's volumes make the driver the owner of
+// the sick disk n: see ownsSickDisk. isKnown is whether the driver owned the last disk with the
+// number.
+func (s *System) mountsSickDisk(ctx context.Context, n csiproxy.DiskNumber, isKnown bool) bool {
 	names, _ := s.System.FindVolumes(ctx)
-	for _, outcome := range operation.Ask(ctx, names, silentTimeout, func(ctx context.Context, name string) (bool, error) {
+	for _, outcome := range operation.AskSome(ctx, names, nil, maxSilentOfAll, silentTimeout, func(ctx context.Context, name string) (bool, error) {
 		paths, err := s.System.VolumePathNames(ctx, name)
 		isAmongMany := isKnown && errors.Is(err, winerr.ErrorMoreData)
 		drivers, err := s.driversAt(ctx, paths)

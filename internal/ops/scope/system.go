@@ -33,7 +33,8 @@ type System struct {
 	table     *Table
 	driver    Driver
 	driversAt driversAt
-	sick      sync.Map // the open sick disks, *sickDisk
+	sick      sync.Map                                     // the open sick disks, *sickDisk
+	sickOwn   operation.NextRun[csiproxy.DiskNumber, bool] // whether the driver owns a sick disk, by its volumes
 }
 
 // driversAt returns the drivers whose own directories hold a volume's mount points, as listed by
@@ -228,8 +229,8 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
 }
 
-// maxSilentTargets is maxSilent for targets. The owners of targets are unknown before the query.
-const maxSilentTargets = 4 * maxSilent
+// maxSilentOfAll is maxSilent for targets and volumes. Their owners are unknown before the query.
+const maxSilentOfAll = 4 * maxSilent
 
 // targetsTimeout is how long a query of all targets may take in all.
 const targetsTimeout = 5 * time.Second
@@ -245,7 +246,7 @@ func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
 	defer cancel()
 	silence := time.AfterFunc(silentTimeout, cancel)
 	defer silence.Stop()
-	for target, outcome := range operation.AskSome(answering, all, nil, maxSilentTargets, targetsTimeout, s.ISCSIDiscoveryMechanisms) {
+	for target, outcome := range operation.AskSome(answering, all, nil, maxSilentOfAll, targetsTimeout, s.ISCSIDiscoveryMechanisms) {
 		silence.Reset(silentTimeout)
 		if _, err := outcome.Get(); err == nil {
 			own = append(own, target)

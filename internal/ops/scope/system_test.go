@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -411,6 +412,42 @@ func TestSickDiskBesideVolumeThatHangs(t *testing.T) {
 			simtest.WantErrorOf(t, own, err, want)
 		}
 		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond) // for the other's
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// silentVolumes is a node with many volumes, which don't answer.
+type silentVolumes struct {
+	win.System
+	asked atomic.Int32
+}
+
+func (s *silentVolumes) FindVolumes(context.Context) ([]string, error) {
+	return make([]string, 1000), nil
+}
+
+func (s *silentVolumes) VolumePathNames(context.Context, string) ([]string, error) {
+	s.asked.Add(1)
+	time.Sleep(time.Hour)
+	return nil, nil
+}
+
+// However many calls are about a sick disk, and however many volumes the node has, few volumes are asked at the same time.
+func TestManyCallsOnSickDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		sys := &silentVolumes{System: simtest.Controlled{System: n.System, Answer: func(_ string, code win.IoctlCode, _ []byte, do func() (int, error)) (int, error) {
+			if code == win.IoctlStorageQueryProperty {
+				return 0, winerr.ErrorIODevice
+			}
+			return do()
+		}}}
+		s := n.of(t, sys)
+		for range 50 {
+			go func() { _ = closed(s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["own"]), win.AccessNone)) }()
+		}
+		synctest.Wait()
+		simtest.Want(t, "volumes that are asked", sys.asked.Load(), maxSilentOfAll)
 		time.Sleep(2 * time.Hour)
 	})
 }
