@@ -198,6 +198,34 @@ func TestDiscoverBesideTargetThatFails(t *testing.T) {
 	want(t, err, context.Canceled)
 }
 
+// A silent target hides no other one, and is waited for only briefly if it may be another driver's.
+func TestDiscoverBesideSilentTarget(t *testing.T) {
+	for _, c := range []struct {
+		drivers []string
+		takes   time.Duration // of the silent target
+		took    time.Duration
+		found   []csiproxy.IQN
+	}{
+		{nil, time.Hour, 5 * time.Second, []csiproxy.IQN{name}},
+		{nil, time.Second, time.Second, []csiproxy.IQN{other, name}},
+		{[]string{"red"}, time.Hour, 200 * time.Millisecond, []csiproxy.IQN{name}},
+		{[]string{"red"}, 100 * time.Millisecond, 100 * time.Millisecond, []csiproxy.IQN{other, name}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sys, _ := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
+			i := initiator.New(sys, initiator.Options{Targets: initiator.NewTargetLocks(c.drivers)})
+			discovered(t, i)
+			must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallISCSITargetInformation, Object: string(other)}, c.takes))
+			begun := time.Now()
+			found, err := i.DiscoverTargetPortal(t.Context(), portal)
+			must(t, err)
+			simtest.Want(t, fmt.Sprint("found beside ", c), found, c.found)
+			simtest.Want(t, fmt.Sprint("time beside ", c), time.Since(begun), c.took)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 // A portal isn't unknown because Windows doesn't tell which ones there are.
 func TestPortalsThatWindowsDoesNotTell(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1))

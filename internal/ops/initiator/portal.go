@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -76,29 +77,49 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPo
 	return i.targetsOf(ctx, want)
 }
 
-// targetsOf returns the targets found at a portal. If the query of a target fails, the error is
-// only logged: the target may belong to another portal.
+const (
+	// maxSilentTargets is how many silent targets may take up calls at the same time.
+	maxSilentTargets = 128
+	// targetsTimeout is how long a query of all targets may take in all.
+	targetsTimeout = 5 * time.Second
+	// silentTimeout is how long a query of all targets waits while no target answers, on a node whose
+	// drivers have their own operations: the silent targets may belong to another driver.
+	silentTimeout = 200 * time.Millisecond
+)
+
+// targetsOf returns the targets found at a portal. It leaves out silent and failing targets: they may
+// belong to another portal.
 func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiproxy.IQN, error) {
 	targets, err := query(ctx, i, i.sys.ISCSITargets)
 	if err != nil {
 		return nil, err
 	}
+	timeout := targetsTimeout
+	if i.options.Targets.count > 1 {
+		timeout = silentTimeout
+	}
+	answering, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(timeout, cancel)
+	defer silence.Stop()
 	var found []csiproxy.IQN
-	for _, target := range targets {
-		portals, err := i.foundAt(ctx, target)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if errors.Is(err, winerr.ISDSCTargetNotFound) { // the target has gone meanwhile
-			continue
-		}
-		if err != nil {
+	silent := len(targets)
+	for target, outcome := range operation.AskSome(answering, targets, nil, maxSilentTargets, targetsTimeout, i.sys.ISCSIDiscoveryMechanisms) {
+		silence.Reset(timeout)
+		silent--
+		mechanisms, err := outcome.Get()
+		if err != nil && !errors.Is(err, winerr.ISDSCTargetNotFound) { // a missing target has gone meanwhile, or is another driver's
 			i.options.Logger.Warn("a target doesn't say where it was found", "target", quote.Text(target), "err", err)
-			continue
 		}
-		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return win.SamePortal(portal, p) }) {
+		if slices.ContainsFunc(portalsIn(mechanisms), func(portal win.ISCSIPortal) bool { return win.SamePortal(portal, p) }) {
 			found = append(found, csiproxy.IQN(target))
 		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if silent > 0 {
+		i.options.Logger.Warn("targets don't say in time where they were found", "count", silent)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
@@ -109,16 +130,17 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 	mechanisms, err := query(ctx, i, func(ctx context.Context) ([]string, error) {
 		return i.sys.ISCSIDiscoveryMechanisms(ctx, target)
 	})
-	if err != nil {
-		return nil, err
-	}
-	var portals []win.ISCSIPortal
+	return portalsIn(mechanisms), err
+}
+
+// portalsIn returns the portals among discovery mechanisms.
+func portalsIn(mechanisms []string) (portals []win.ISCSIPortal) {
 	for _, m := range mechanisms {
 		if p, ok := win.ParsePortalMechanism(m); ok {
 			portals = append(portals, p)
 		}
 	}
-	return portals, nil
+	return portals
 }
 
 // ListTargetPortals implements [published.ISCSIOperations].

@@ -42,27 +42,41 @@ func (s *manyTargets) ISCSIDiscoveryMechanisms(ctx context.Context, target strin
 	return s.System.ISCSIDiscoveryMechanisms(ctx, target)
 }
 
-// The attacker's portal names many targets, all of which answer. The driver finds its own target all the same.
+// The attacker's portal names many targets, all of which answer. A driver finds its own target all the same, also at the shared endpoints.
 func TestManyTargetsOfAnother(t *testing.T) {
-	for _, count := range []int{0, 3000} {
-		t.Run(fmt.Sprint(count), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newTenants(t)
-				d, other := w.own[red], w.own[blue]
-				sys := &manyTargets{System: w.sim, count: count}
-				node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
-				w.must(err)
-				w.must(node.Driver(blue).ISCSI.AddTargetPortal(t.Context(), other.portal))
-				w.must(node.Driver(red).ISCSI.AddTargetPortal(t.Context(), d.portal))
-				sys.mechanism, err = w.sim.ISCSIDiscoveryMechanisms(t.Context(), string(other.iqn))
-				w.must(err)
-				found, err := node.Driver(red).ISCSI.DiscoverTargetPortal(t.Context(), d.portal)
-				w.must(err)
-				if !slices.Contains(found, d.iqn) {
-					t.Errorf("the driver doesn't find its target beside %d of another driver's, each of which answers in 10 ms", count)
-				}
-				time.Sleep(time.Hour)
+	for _, hasOwn := range []bool{true, false} {
+		for _, count := range []int{0, 3000} {
+			t.Run(fmt.Sprint("own endpoints ", hasOwn, ", targets ", count), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newTenants(t)
+					d, other := w.own[red], w.own[blue]
+					sys := &manyTargets{System: w.sim, count: count}
+					drivers := w.drivers
+					if !hasOwn {
+						drivers = drivers[1:] // without red
+					}
+					node, err := nodeops.New(sys, nodeops.Options{}, drivers...)
+					w.must(err)
+					iscsi := node.ISCSI
+					if hasOwn {
+						iscsi = node.Driver(red).ISCSI
+					}
+					w.must(node.Driver(blue).ISCSI.AddTargetPortal(t.Context(), other.portal))
+					w.must(iscsi.AddTargetPortal(t.Context(), d.portal))
+					sys.mechanism, err = w.sim.ISCSIDiscoveryMechanisms(t.Context(), string(other.iqn))
+					w.must(err)
+					begun := time.Now()
+					found, err := iscsi.DiscoverTargetPortal(t.Context(), d.portal)
+					w.must(err)
+					if !slices.Contains(found, d.iqn) {
+						t.Errorf("the driver doesn't find its target beside %d of another driver's, each of which answers in 10 ms", count)
+					}
+					if took := time.Since(begun); took > time.Second {
+						t.Errorf("beside %d targets of another driver's, it takes %v", count, took)
+					}
+					time.Sleep(time.Hour)
+				})
 			})
-		})
+		}
 	}
 }

@@ -177,7 +177,10 @@ func (s *System) mountsSickDisk(ctx context.Context, n csiproxy.DiskNumber, isKn
 	return false
 }
 
-// silentTimeout is how long a query of several volumes, sessions or targets waits for silent ones:
+// maxSilentOfAll is maxSilent for volumes. Their owners are unknown before the query.
+const maxSilentOfAll = 4 * maxSilent
+
+// silentTimeout is how long a query of several volumes or sessions waits for silent ones:
 // they may belong to another driver.
 const silentTimeout = 200 * time.Millisecond
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -21,8 +20,8 @@ import (
 
 // System is the part of a node's system that belongs to one driver. Everything else is missing:
 // csiproxy.ErrNotFound in queries, csiproxy.ErrPermissionDenied in changes of shares, portals and
-// services, and left out of lists. The list of volumes is the exception: it has the names of all
-// volumes, since the owner of a hung volume is unknown.
+// services, and left out of lists. The lists of volumes and of iSCSI targets are the exceptions: they
+// have the names of all, since the owner of a hung volume or target is unknown.
 //
 // System finds the owner of a disk or a volume on an open handle. A call with a volume's name, or a
 // path in the volume, runs while a handle of the volume is open, and counts only if the volume is
@@ -227,32 +226,6 @@ func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPo
 func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
 	all, err := s.System.ISCSISendTargetPortals(ctx)
 	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
-}
-
-// maxSilentOfAll is maxSilent for targets and volumes. Their owners are unknown before the query.
-const maxSilentOfAll = 4 * maxSilent
-
-// targetsTimeout is how long a query of all targets may take in all.
-const targetsTimeout = 5 * time.Second
-
-// ISCSITargets returns the targets found at the driver's portals. It waits while targets answer.
-// Silent targets are left out: they may belong to another driver.
-func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
-	all, err := s.System.ISCSITargets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answering, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(silentTimeout, cancel)
-	defer silence.Stop()
-	for target, outcome := range operation.AskSome(answering, all, nil, maxSilentOfAll, targetsTimeout, s.ISCSIDiscoveryMechanisms) {
-		silence.Reset(silentTimeout)
-		if _, err := outcome.Get(); err == nil {
-			own = append(own, target)
-		}
-	}
-	return own, ctx.Err()
 }
 
 // ISCSIDiscoveryMechanisms returns how a target was found at the driver's portals.

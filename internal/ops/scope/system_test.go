@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -592,15 +591,8 @@ type initiatorOf struct {
 	*winsim.System
 	disk       *disk
 	sessions   []session
-	mechanisms map[string]mechanisms // by target
-	logins     []string              // the targets
-}
-
-// mechanisms are what Windows answers about where a target was found.
-type mechanisms struct {
-	portals []string
-	err     error
-	takes   time.Duration
+	mechanisms map[string][]string // the portals at which a target was found
+	logins     []string            // the targets
 }
 
 func (n *initiatorOf) OpenDevice(context.Context, string, win.Access) (win.Device, error) {
@@ -636,20 +628,15 @@ func (n *initiatorOf) LoginISCSITarget(_ context.Context, l win.ISCSILogin) (id 
 	return id, nil
 }
 
-func (n *initiatorOf) ISCSITargets(context.Context) ([]string, error) {
-	return slices.Sorted(maps.Keys(n.mechanisms)), nil
-}
-
 func (n *initiatorOf) ISCSIDiscoveryMechanisms(_ context.Context, target string) (texts []string, _ error) {
-	m, ok := n.mechanisms[target]
+	portals, ok := n.mechanisms[target]
 	if !ok {
 		return nil, winerr.ISDSCTargetNotFound
 	}
-	time.Sleep(m.takes)
-	for _, portal := range m.portals {
+	for _, portal := range portals {
 		texts = append(texts, "SendTargets:*"+portal+` 0003260 Root\ISCSIPRT\0000_0`)
 	}
-	return append(texts, "iSNSServer:10.0.0.1 0003205"), m.err
+	return append(texts, "iSNSServer:10.0.0.1 0003205"), nil
 }
 
 // ofDriver returns the system of the driver "own", whose portals are 10.0.0.1 and 10.0.0.2. 10.0.0.3 is another driver's.
@@ -696,30 +683,18 @@ func TestOwnerBesideOtherSessions(t *testing.T) {
 	}
 }
 
-// A driver sees the targets that were found at its portals, and how they were found there. One that fails or hangs is left out.
-func TestTargetsOfDriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &initiatorOf{mechanisms: map[string]mechanisms{
-			"iqn.example:both": {portals: []string{"10.0.0.3", "10.0.0.1"}}, "iqn.example:fails": {portals: []string{"10.0.0.1"}, err: winerr.ErrorIODevice},
-			"iqn.example:hangs": {portals: []string{"10.0.0.1"}, takes: time.Hour}, "iqn.example:none": {},
-			"iqn.example:others": {portals: []string{"10.0.0.3"}}, "iqn.example:slow": {portals: []string{"10.0.0.2"}, takes: 100 * time.Millisecond},
-		}}
-		s, begun := n.ofDriver(t), time.Now()
-		own, err := s.ISCSITargets(t.Context())
-		simtest.Must(t, err)
-		simtest.Want(t, "its targets", slices.Sorted(slices.Values(own)), []string{"iqn.example:both", "iqn.example:slow"})
-		simtest.Want(t, "it took", time.Since(begun), 300*time.Millisecond)
-		found, err := s.ISCSIDiscoveryMechanisms(t.Context(), "iqn.example:both")
-		simtest.Must(t, err)
-		simtest.Want(t, "where its target was found", found, []string{`SendTargets:*10.0.0.1 0003260 Root\ISCSIPRT\0000_0`})
-		for _, target := range []string{"iqn.example:others", "iqn.example:none", "iqn.example:missing"} {
-			simtest.WantErrorOf(t, target, second(s.ISCSIDiscoveryMechanisms(t.Context(), target)), winerr.ISDSCTargetNotFound)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		simtest.WantErrorOf(t, "an ended call", second(s.ISCSITargets(ended)), context.Canceled)
-		time.Sleep(2 * time.Hour)
-	})
+// A driver learns of a target only the driver's own portals at which the target was found. Without any, the target is missing.
+func TestMechanismsOfDriver(t *testing.T) {
+	n := &initiatorOf{mechanisms: map[string][]string{
+		"iqn.example:both": {"10.0.0.3", "10.0.0.1"}, "iqn.example:others": {"10.0.0.3"}, "iqn.example:none": {},
+	}}
+	s := n.ofDriver(t)
+	found, err := s.ISCSIDiscoveryMechanisms(t.Context(), "iqn.example:both")
+	simtest.Must(t, err)
+	simtest.Want(t, "where its target was found", found, []string{`SendTargets:*10.0.0.1 0003260 Root\ISCSIPRT\0000_0`})
+	for _, target := range []string{"iqn.example:others", "iqn.example:none", "iqn.example:missing"} {
+		simtest.WantErrorOf(t, target, second(s.ISCSIDiscoveryMechanisms(t.Context(), target)), winerr.ISDSCTargetNotFound)
+	}
 }
 
 // A driver doesn't log in to a target that only another driver has connected: that login would count as a success. In its place
