@@ -216,6 +216,7 @@ func beginTrouble(sys *winsim.System, trouble func(*winsim.System, winsim.Match)
 type waitingNode struct {
 	volumeArrival time.Duration // 0 stands for that of winsim.RealisticDelays
 	settings      winsim.Settings
+	isShared      bool // the driver is at the shared endpoints
 }
 
 // timesOfOwnCalls returns how long each of a driver's calls takes while another driver is in trouble.
@@ -226,6 +227,11 @@ func timesOfOwnCalls(t *testing.T, node waitingNode, trouble func(w *tenants, ot
 		w := newSlowTenants(t, delays)
 		w.must(w.sim.SetSettings(node.settings))
 		d, other := w.own[red], w.own[blue]
+		if node.isShared {
+			beside, err := nodeops.New(w.sim, nodeops.Options{}, w.drivers[1]) // without red
+			w.must(err)
+			d.Operations, other.Operations = beside.Operations, beside.Driver(blue)
+		}
 		w.begin(d)
 		w.begin(other)
 		w.must(d.have(w.sim, simtest.Kubelet+`\pods\red\volumes\kubernetes.io~csi\raw\mount`))
@@ -251,6 +257,61 @@ func timesOfOwnCalls(t *testing.T, node waitingNode, trouble func(w *tenants, ot
 // Whatever is wrong with another driver's disk, volume, target or adapter, each of a driver's calls takes at most a fifth longer. What
 // explains why a disk is offline looks at all disks of the node for the disk's original.
 func TestNoWaitForAnothersObject(t *testing.T) { testNoWait(t, waitingNode{}) }
+
+// At the shared endpoints, which have the disks of all drivers, a call waits a fifth of a second at most for a disk known to be a driver's.
+// Lists of mounts wait longer for its volume, as TestListsBesideSlowShares tells of shares.
+func TestSharedEndpointsBesideDiskOfDriver(t *testing.T) {
+	node := waitingNode{isShared: true}
+	healthy := timesOfOwnCalls(t, node, nil)
+	for object, of := range map[string]func(other *tenant) string{
+		"disk":       func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.number) },
+		"blank disk": func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.raw) },
+		"volume":     func(other *tenant) string { return strings.TrimSuffix(string(other.volume), `\`) },
+	} {
+		for trouble, begin := range diskTroubles {
+			t.Run(object+" "+trouble, func(t *testing.T) {
+				times := timesOfOwnCalls(t, node, func(w *tenants, other *tenant) {
+					w.must(beginTrouble(w.sim, begin, "", of(other)))
+				})
+				for i, c := range ownCalls() {
+					most := healthy[i] + healthy[i]/5 + 200*time.Millisecond
+					if times[i] > most && c.name != "ListVolumes" && c.name != "CleanUp" {
+						t.Errorf("%s takes %v, and %v without the trouble", c.name, times[i], healthy[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// A driver's disk that hangs counts as skipped, although no call at the shared endpoints waits until it is silent.
+func TestHangingDiskOfDriverIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		var counts []int
+		node, err := nodeops.New(w.sim, nodeops.Options{SilentDiskTimeout: time.Second, OnSkippedDisks: func(count int) { counts = append(counts, count) }},
+			w.drivers...)
+		w.must(err)
+		n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: w.own[blue].vendor, ProductID: "Disk 1"})
+		list := func() time.Duration {
+			begun := time.Now()
+			ids, err := node.Disk.ListDiskIDs(t.Context())
+			w.must(err)
+			if _, isListed := ids[n]; !isListed {
+				t.Error("the disk isn't listed")
+			}
+			return time.Since(begun)
+		}
+		list()
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: fmt.Sprintf("PhysicalDrive%d ", n)}, time.Hour))
+		simtest.Want(t, "time of a list", list(), 200*time.Millisecond)
+		simtest.Want(t, "skipped at first", len(counts), 0)
+		time.Sleep(time.Second)
+		simtest.Want(t, "time of a later list", list(), 0)
+		simtest.Want(t, "skipped", counts, []int{1})
+		time.Sleep(24 * time.Hour)
+	})
+}
 
 // Nor does a driver wait for another driver's volume while its own are late, or Windows knows no devices of partitions: in
 // both cases all volumes of the node are searched.

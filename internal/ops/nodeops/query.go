@@ -26,10 +26,11 @@ import (
 // devices.known keeps what each device has told: the disk's number and owner, and whether the
 // device was slow or skipped. Before a query waits for a device, the query looks there:
 //   - A scratch disk of a container isn't asked: see withoutScratch.
-//   - The node waits for all other devices, until the query's timeout.
-//   - A driver waits for its own disks, and for disks whose owner is unknown: see mayBeOf. Disks of
-//     other drivers are asked, too, and their answers count if they come while the query lasts. An
-//     answer after the end still updates known, by which the next query waits: see askOtherDriver.
+//   - A driver waits for its own disks, and for disks whose owner is unknown, until the query's
+//     timeout; the node also for disks without an owner: see mayBeOf. Disks of other drivers are
+//     asked, too, and their answers count if they come while the query lasts: for the node, at least
+//     othersTimeout. An answer after the end still updates known, by which the next query waits: see
+//     askOtherDriver.
 //
 // The node and its drivers share known, and nothing else: each has its own queries, which use its
 // own calls to Windows. A driver that asks all the time, or has slow disks, delays only itself.
@@ -44,7 +45,7 @@ type devices struct {
 	log       *slog.Logger
 	onSkipped func(count int) // called when the number of skipped devices changes
 
-	unawaited sync.Map // the running calls of askOtherDriver, by unawaited
+	unawaited sync.Map // when a running askOtherDriver began, by unawaited
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
@@ -216,7 +217,8 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 //
 // A driver waits for all disks that it may own. Afterwards, askEach waits for the remaining disks
 // another fifth of the elapsed time: usually the disks of a node are about equally fast, and the
-// result is then complete.
+// result is then complete. The node's own lists, also those for administrators, have all disks, and
+// wait for the remaining disks at least othersTimeout in all.
 func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
@@ -248,7 +250,12 @@ func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []foun
 	isEnding := false
 	for range paths {
 		if len(awaited) == 0 && !isEnding {
-			timeout.Reset(time.Since(begun) / 5)
+			elapsed := time.Since(begun)
+			more := elapsed / 5
+			if q.driver == "" {
+				more = max(more, othersTimeout-elapsed)
+			}
+			timeout.Reset(more)
 			isEnding = true
 		}
 		select {
@@ -286,10 +293,13 @@ func nameHangingCalls(results []found, trackers []*operation.Tracker) {
 // no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
 // come to the same path. The question therefore outlasts the query, and the next query knows the
 // answer. If an earlier query of the driver is still asking the disk, askOtherDriver returns
-// errOtherDriver.
+// errOtherDriver or, after the timeout of silent devices, errSlow.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
 	asked := unawaited{q.driver, path}
-	if _, isAsked := q.devices.unawaited.LoadOrStore(asked, true); isAsked {
+	if begun, isAsked := q.devices.unawaited.LoadOrStore(asked, time.Now()); isAsked {
+		if time.Since(begun.(time.Time)) > q.devices.timeout {
+			return found{}, errSlow
+		}
 		return found{}, errOtherDriver
 	}
 	defer q.devices.unawaited.Delete(asked)
@@ -349,19 +359,14 @@ func (q *query) report(results []found, scratch map[string]known) {
 	}
 }
 
-// mayBeOf reports whether a driver may own a device; true for all devices if driver is "", the
-// node. A slow adapter may have disks of the driver, but counts as another driver's.
+// mayBeOf reports whether a driver may own a device or, if driver is "", whether the device may be
+// without an owner. A slow adapter may have disks of the driver, but counts as another driver's.
 func (t known) mayBeOf(driver string) bool {
-	if driver == "" {
-		return true
-	}
-	if time.Since(t.slow) <= slowAdapterTimeout {
-		return false
-	}
 	if t.isOwnerKnown {
 		return t.driver == driver
 	}
-	return !slices.Contains(t.slowFor, driver)
+	isSlow := slices.Contains(t.slowFor, driver) || time.Since(t.slow) <= slowAdapterTimeout
+	return driver == "" || !isSlow
 }
 
 // LogValue returns the number of the disk.
