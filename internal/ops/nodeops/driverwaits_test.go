@@ -313,6 +313,37 @@ func TestHangingDiskOfDriverIsSkipped(t *testing.T) {
 	})
 }
 
+// Disks of another driver that come and go all the time delay a search for new disks by a second at most.
+func TestRescanBesideComingDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowTenants(t, winsim.RealisticDelays())
+		rescan := func() time.Duration {
+			begun := time.Now()
+			w.must(w.own[red].Disk.Rescan(t.Context()))
+			return time.Since(begun)
+		}
+		rescan() // waits for the disks whose owners are unknown
+		alone := rescan()
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 0; ctx.Err() == nil; i++ {
+				n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: w.own[blue].vendor, ProductID: "Disk 1", Serial: fmt.Sprint(i)})
+				time.AfterFunc(330*time.Millisecond, func() { w.must(w.sim.DetachDisk(n)) })
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Second)
+		if took := rescan(); took < time.Second || took > alone+time.Second {
+			t.Errorf("it takes %v, and %v beside disks that come and go", alone, took)
+		}
+		stop()
+		<-stopped
+		time.Sleep(time.Second)
+	})
+}
+
 // Nor does a driver wait for another driver's volume while its own are late, or Windows knows no devices of partitions: in
 // both cases all volumes of the node are searched.
 func TestNoWaitForAnothersVolume(t *testing.T) {

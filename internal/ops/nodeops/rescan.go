@@ -15,7 +15,8 @@ import (
 
 const (
 	settleInterval = 25 * time.Millisecond
-	settleTimeout  = 5 * time.Second
+	// settleTimeout is short because another driver's disks may come and go all the time.
+	settleTimeout = time.Second
 )
 
 // Rescan implements [published.DiskOperations].
