@@ -554,6 +554,44 @@ func TestUnreadablePodOfAnother(t *testing.T) {
 	})
 }
 
+// To the attacker, which has planted its mount point, another driver's volume is missing also while the disk fails, and so is one of no
+// driver: each call has the result, code, Windows' number and text that it has for a volume that doesn't exist.
+func TestPlantedMountPointOfSickDiskTellsNothing(t *testing.T) {
+	anyGUID := regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f-]{27}`)
+	outcomes := func(volume string) (all []string) {
+		for _, below := range []string{"", `\x`} {
+			for i := range attemptsAt(nil) {
+				beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+					planted, named := dir+`\mount`, *d
+					switch volume {
+					case "green's":
+						named.number = w.beginGreen(t.Context())
+						named.volume = csiproxy.VolumeID(w.volumeAt(greenStaging))
+					case "missing":
+						named.volume = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
+					}
+					w.must(w.sim.MkdirAll(planted))
+					w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(named.volume))))
+					w.must(other.have(w.sim, strings.Replace(other.target, "pv-1", "new", 1)))
+					w.must(beginTrouble(w.sim, diskTroubles["fails"], "", fmt.Sprintf("PhysicalDrive%d ", named.number)))
+					a := attemptsAt(func(*tenant) string { return planted + below })[i]
+					seen, err := a.call(t.Context(), other, &named)
+					code, _ := csiproxy.WindowsErrorOf(err)
+					link, linkErr := w.sim.ReadLink(planted)
+					all = append(all, anyGUID.ReplaceAllString(fmt.Sprint(a.name, below, ": ", seen, err, csiproxy.KindOf(err), code, link, linkErr), "GUID"))
+				})
+			}
+		}
+		return all
+	}
+	missing := outcomes("missing")
+	for _, volume := range []string{"red's", "green's"} {
+		for i, got := range outcomes(volume) {
+			simtest.Want(t, volume+" volume", got, missing[i])
+		}
+	}
+}
+
 // In a driver's own directory, a mount point of another driver's volume and one of a missing volume look alike, and both can be
 // removed.
 func TestPlantedMountPointTellsNothing(t *testing.T) {

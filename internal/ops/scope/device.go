@@ -23,17 +23,16 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// errNotOwn is the error for a disk, volume or share of another driver, or without a driver.
-// Operations see the error of a missing object, with the same Windows error number and the same
-// text.
-var errNotOwn = fmt.Errorf("%w", winerr.ErrorFileNotFound)
+// ErrNotOwn is the error for a disk, volume or share of another driver, or without a driver.
+// Callers see the error of a missing object, with the same Windows error number and the same text.
+var ErrNotOwn = fmt.Errorf("%w", winerr.ErrorFileNotFound)
 
 // hide returns err, for the disk, volume or share named by object. Missing objects and objects of
 // other drivers give the same error.
 func (s *System) hide(err error, object string) error {
 	switch {
-	case errors.Is(err, errNotOwn):
-		err = errNotOwn
+	case errors.Is(err, ErrNotOwn):
+		err = ErrNotOwn
 	case errors.Is(err, fs.ErrNotExist):
 		err = winerr.ErrorFileNotFound
 	default:
@@ -63,8 +62,14 @@ const (
 )
 
 // openDisk opens a disk of the driver. A handle belongs to one disk for good, and openDisk finds
-// the owner through the handle.
+// the owner through the handle. If the disk refuses to identify itself, the owner of the last disk
+// with the number counts: the error of another driver's sick disk would tell that the disk is there.
 func (s *System) openDisk(ctx context.Context, path string, access win.Access, to purpose) (_ win.Device, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil && s.wasOfAnother(numberOf(path)) {
+			err = ErrNotOwn
+		}
+	}()
 	h, err := win.OpenDevice(ctx, s.System, path, access)
 	if err != nil {
 		return nil, err
@@ -73,20 +78,23 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access, t
 	defer closeUnless(&isOwn, h)
 	hardware, err := opendisk.AskHardware(ctx, h)
 	err = cmp.Or(err, hardware.DescriptorErr)
-	owner := ""
+	owner, isKnown := "", false
 	if err == nil {
-		owner, _, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{DeviceHandle: h, Number: numberOf(path), Hardware: hardware})
+		owner, isKnown, err = s.table.ownerOfDisk(ctx, s.System, &opendisk.Disk{DeviceHandle: h, Number: numberOf(path), Hardware: hardware})
 	}
 	isSick := err != nil && to == toRelease && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
 	if isSick {
 		owner = s.driver.Name
 		_, err = h.Number(ctx) // a disk still present had the number when its volume was queried
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if owner != s.driver.Name {
-		return nil, errNotOwn
+	case owner == s.driver.Name:
+	case isKnown:
+		return nil, ErrNotOwn
+	default:
+		return nil, winerr.ErrorFileNotFound
 	}
 	isOwn = true
 	if !isSick {
@@ -137,10 +145,10 @@ func (d *sickDisk) Close() error {
 // mount points are too many to list, the volume counts as mounted in the directories of the earlier
 // owner. A volume that fails to answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
-	last, isKnown := s.table.lastOwners.Load(n)
-	if isKnown && last != s.driver.Name {
+	if s.wasOfAnother(n) {
 		return false
 	}
+	_, isKnown := s.table.lastOwners.Load(n)
 	isOpen := false
 	s.sick.Range(func(key, _ any) bool {
 		current, err := key.(*sickDisk).Number(ctx)
@@ -177,6 +185,13 @@ func (s *System) mountsSickDisk(ctx context.Context, n csiproxy.DiskNumber, isKn
 	return false
 }
 
+// wasOfAnother reports whether the last disk with the number that identified its owner belonged to
+// another driver, or to none.
+func (s *System) wasOfAnother(n csiproxy.DiskNumber) bool {
+	last, isKnown := s.table.lastOwners.Load(n)
+	return isKnown && last != s.driver.Name
+}
+
 // maxSilentOfAll is maxSilent for volumes. Their owners are unknown before the query.
 const maxSilentOfAll = 4 * maxSilent
 
@@ -211,7 +226,7 @@ func (s *System) openVolume(ctx context.Context, path string, to purpose, use fu
 	defer closeUnless(&isOwn, h)
 	extents, err := h.Extents(ctx)
 	if err == nil && len(extents) == 0 {
-		err = errNotOwn
+		err = ErrNotOwn
 	}
 	for _, e := range extents {
 		if err == nil {
@@ -239,7 +254,7 @@ func (s *System) openVolume(ctx context.Context, path string, to purpose, use fu
 // path only.
 const suchVolume = "such volume"
 
-// checkDisk returns errNotOwn unless the driver owns a disk.
+// checkDisk returns ErrNotOwn unless the driver owns a disk.
 func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber, to purpose) error {
 	disk, err := s.openDisk(ctx, win.PhysicalDrive(n), win.AccessNone, to)
 	if err != nil {
@@ -277,7 +292,7 @@ func whileOwn[T any](ctx context.Context, s *System, path string, to purpose, ca
 // on drives.
 func (s *System) actWhileOwn(ctx context.Context, path string, to purpose, call func() error) error {
 	if isUNC(path) && !s.driver.HasShare(path) {
-		return s.hide(errNotOwn, "such share")
+		return s.hide(ErrNotOwn, "such share")
 	}
 	if !isVolume(path) {
 		return call()

@@ -193,19 +193,18 @@ func (t *Table) hasPortalsBeside(name string) bool {
 	return slices.ContainsFunc(t.drivers, func(driver Driver) bool { return driver.Name != name && len(driver.Portals) > 0 })
 }
 
-// OwnerOfNumber is OwnerOfDisk for the disk with the number now. isKnown is false if the disk has
-// withheld what identifies its owner.
-func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, isKnown bool, err error) {
+// OwnerOfNumber is OwnerOfDisk for the disk with the number now.
+func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, _ error) {
 	h, err := win.OpenDevice(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	defer h.Close()
 	hardware, err := opendisk.AskHardware(ctx, h)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
-	return t.ownerOfDisk(ctx, t.sys, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
+	return t.OwnerOfDisk(ctx, t.sys, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
 }
 
 // isAnswer reports whether an error is the disk's answer to an unknown query.

@@ -316,6 +316,7 @@ func TestSickDisk(t *testing.T) {
 		}
 		disk, err := open()
 		simtest.Want(t, name+": it is the driver's", err == nil, test.isOwn)
+		simtest.Want(t, name+": it is missing", errors.Is(err, ErrNotOwn), slices.ContainsFunc(test.last, func(last string) bool { return last != "own" }))
 		if err != nil {
 			continue
 		}
@@ -519,7 +520,7 @@ func TestOwnerOfDisk(t *testing.T) {
 		"another's session":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}, nil, csiproxy.ErrNotFound},
 		"no session":          {disk{numbers: []csiproxy.DiskNumber{6, 6}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, csiproxy.ErrNotFound},
 		"a lost connection":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, nil, nil, csiproxy.ErrUnavailable},
-		"a session that ends": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ISDSCInvalidSessionID, errNotOwn},
+		"a session that ends": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ISDSCInvalidSessionID, csiproxy.ErrNotFound},
 		"a session without an answer": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ErrorIODevice,
 			winerr.ErrorIODevice},
 		"it leaves meanwhile":      {disk{numbers: []csiproxy.DiskNumber{5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, winerr.ErrorNoSuchDevice},

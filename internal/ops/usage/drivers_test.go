@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -29,31 +30,31 @@ import (
 type part struct {
 	*winsim.System
 	calls  int
-	hidden map[string]bool // names of volumes, without a backslash at the end
+	hidden map[string]error // by the name of a volume, without a backslash at the end
 	// mounted are the directories of volumes, by their names.
 	mounted map[string]string
 }
 
-func (p *part) isHidden(path string) bool {
+func (p *part) check(path string) error {
 	p.calls++
-	for name := range p.hidden {
+	for name, err := range p.hidden {
 		if strings.HasPrefix(path, name) {
-			return true
+			return err
 		}
 	}
-	return false
+	return nil
 }
 
 func (p *part) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
-	if p.isHidden(path) {
-		return nil, winerr.ErrorFileNotFound
+	if err := p.check(path); err != nil {
+		return nil, err
 	}
 	return p.System.OpenFile(ctx, path, o)
 }
 
 func (p *part) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	if p.isHidden(path) {
-		return nil, winerr.ErrorFileNotFound
+	if err := p.check(path); err != nil {
+		return nil, err
 	}
 	return p.System.OpenDevice(ctx, path, access)
 }
@@ -97,7 +98,7 @@ func newShared(t *testing.T) *shared {
 	common := usage.NewSharedFinder(s.parts[""], paths, s.owners, slog.New(slog.DiscardHandler))
 	s.node = usage.NewFinder(common)
 	for driver, other := range map[string]string{"red": "blue", "blue": "red"} {
-		s.parts[driver] = &part{System: s.sim, hidden: map[string]bool{strings.TrimSuffix(string(s.volumes[other]), `\`): true}}
+		s.parts[driver] = &part{System: s.sim, hidden: map[string]error{strings.TrimSuffix(string(s.volumes[other]), `\`): scope.ErrNotOwn}}
 		s.own[driver] = usage.FinderForDriver(common, driver, s.parts[driver], s.whole, paths.Within(pathpolicy.DriverPaths{Driver: driver}))
 	}
 	return s
@@ -124,7 +125,6 @@ func TestDriversAskOfNodeByTheirOwnCalls(t *testing.T) {
 	}{
 		"SystemDisks":         {func(ctx context.Context) error { _, err := own.SystemDisks(ctx); return err }, 0},
 		"ProtectedDisks":      {func(ctx context.Context) error { _, err := own.ProtectedDisks(ctx); return err }, 0},
-		"IsMissing":           {func(ctx context.Context) error { _, err := own.IsMissing(ctx, s.volumes["blue"]); return err }, 0},
 		"MountsMissingVolume": {func(ctx context.Context) error { _, err := own.MountsMissingVolume(ctx, 0); return err }, search},
 	} {
 		before := s.whole.calls
@@ -212,22 +212,6 @@ func TestMissingToDriver(t *testing.T) {
 		"another's":                     {func(s *shared) { s.volumes["red"] = s.volumes["blue"] }, true, nil},
 		"none":                          {func(s *shared) { s.volumes["red"] = `\\?\Volume{00000000-0000-0000-0000-000000000002}\` }, true, nil},
 		"its own, not seen for a while": {func(s *shared) { s.hide("red") }, false, csiproxy.ErrUnavailable},
-		"nobody's": {func(s *shared) {
-			s.hide("red")
-			clear(s.owners)
-		}, true, nil},
-		"on a disk that doesn't say whose it is": {func(s *shared) {
-			s.hide("red")
-			for disk := range s.owners {
-				s.owners[disk] = unknownOwner
-			}
-		}, false, csiproxy.ErrUnavailable},
-		"on a disk that leaves": {func(s *shared) {
-			s.hide("red")
-			for disk := range s.owners {
-				s.owners[disk] = goneOwner
-			}
-		}, false, csiproxy.ErrUnavailable},
 		"its own, whose disk has left": {func(s *shared) {
 			for disk, owner := range s.owners {
 				if owner == "red" {
@@ -236,7 +220,6 @@ func TestMissingToDriver(t *testing.T) {
 			}
 		}, true, nil},
 		"unknown": {func(s *shared) {
-			s.hide("red")
 			simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.volumes["red"]), `\`)}, winerr.ErrorIODevice))
 		}, false, winerr.ErrorIODevice},
 	} {
@@ -250,7 +233,7 @@ func TestMissingToDriver(t *testing.T) {
 
 // hide hides a driver's volume from the driver itself.
 func (s *shared) hide(driver string) {
-	s.parts[driver].hidden[strings.TrimSuffix(string(s.volumes[driver]), `\`)] = true
+	s.parts[driver].hidden[strings.TrimSuffix(string(s.volumes[driver]), `\`)] = winerr.ErrorFileNotFound
 }
 
 // A mount point of another driver's volume in a driver's own directory is one of a missing volume to that driver, and nothing to

@@ -42,9 +42,8 @@ type SharedFinder struct {
 
 // Owners tells the owning drivers, according to the file of drivers; "" means no driver.
 type Owners interface {
-	// OwnerOfNumber returns the driver of the disk with the number now. isKnown is false if the disk
-	// has withheld what identifies its driver.
-	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, isKnown bool, err error)
+	// OwnerOfNumber returns the driver of the disk with the number now.
+	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, _ error)
 	// OwnerOfShare returns the driver of a share, given by a UNC path.
 	OwnerOfShare(path string) (driver string)
 }
@@ -52,9 +51,8 @@ type Owners interface {
 // nobody is the Owners of a node without per-driver endpoints.
 type nobody struct{}
 
-func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, bool, error) {
-	return "", true, nil
-}
+func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, error) { return "", nil }
+
 func (nobody) OwnerOfShare(string) string { return "" }
 
 // NewSharedFinder returns the shared part of the finders for the node sys. Links and mount points
@@ -115,7 +113,7 @@ func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string
 	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
 	}
-	owner, _, err := f.owners.OwnerOfNumber(ctx, n)
+	owner, err := f.owners.OwnerOfNumber(ctx, n)
 	if winerr.IsGone(err) {
 		return "", nil
 	}

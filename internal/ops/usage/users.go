@@ -6,6 +6,7 @@ package usage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -45,29 +47,19 @@ func SpreadError(parts int) error {
 // the error is csiproxy.ErrUnavailable. To a driver, volumes of other drivers are missing.
 func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	_, err := Extent(ctx, f.sys, id)
+	if errors.Is(err, scope.ErrNotOwn) {
+		return true, nil
+	}
 	if !winerr.IsGone(err) {
 		return false, err
-	}
-	unopened := &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
-		Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
-	if f.driver != "" {
-		ctx = operation.ForDriver(ctx)
-		extents, err := f.ofNode().extentsIfThere(ctx, id)
-		if err != nil || len(extents) == 0 {
-			return err == nil, err
-		}
-		owner, isKnown, err := f.owners.OwnerOfNumber(ctx, extents[0].DiskNumber)
-		if err == nil && (!isKnown || owner == f.driver) || winerr.IsGone(err) {
-			err = unopened
-		}
-		return err == nil, err
 	}
 	names, listErr := f.sys.FindVolumes(ctx)
 	if listErr != nil {
 		return false, listErr
 	}
 	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(csiproxy.VolumeID(name)) }) {
-		return false, unopened
+		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
 	}
 	return true, nil
 }

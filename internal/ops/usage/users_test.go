@@ -190,20 +190,14 @@ func TestUsers(t *testing.T) {
 // owners has the disks of a node, and their drivers.
 type owners map[csiproxy.DiskNumber]string
 
-// goneOwner stands for a disk that has left, unknownOwner for one that doesn't say whose it is.
-const (
-	goneOwner    = "gone"
-	unknownOwner = "unknown"
-)
+// goneOwner stands for a disk that has left.
+const goneOwner = "gone"
 
-func (o owners) OwnerOfNumber(_ context.Context, n csiproxy.DiskNumber) (string, bool, error) {
-	switch o[n] {
-	case goneOwner:
-		return "", false, winerr.ErrorNoSuchDevice
-	case unknownOwner:
-		return "", false, nil
+func (o owners) OwnerOfNumber(_ context.Context, n csiproxy.DiskNumber) (string, error) {
+	if o[n] == goneOwner {
+		return "", winerr.ErrorNoSuchDevice
 	}
-	return o[n], true, nil
+	return o[n], nil
 }
 func (o owners) OwnerOfShare(string) string { return "" }
 
