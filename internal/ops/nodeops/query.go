@@ -26,11 +26,11 @@ import (
 // devices.known keeps what each device has told: the disk's number and owner, and whether the
 // device was slow or skipped. Before a query waits for a device, the query looks there:
 //   - A scratch disk of a container isn't asked: see withoutScratch.
-//   - A driver waits for its own disks, and for disks whose owner is unknown, until the query's
-//     timeout; the node also for disks without an owner: see mayBeOf. Disks of other drivers are
-//     asked, too, and their answers count if they come while the query lasts: for the node, at least
-//     othersTimeout. An answer after the end still updates known, by which the next query waits: see
-//     askOtherDriver.
+//   - The node waits for disks without an owner, until the query's timeout.
+//   - A driver waits for its own disks, and for disks whose owner is unknown: see mayBeOf.
+//   - Disks of other drivers are asked, too, and their answers count if they come while the query
+//     lasts: for the node, at least othersTimeout. An answer after the end still updates known, by
+//     which the next query waits: see askOtherDriver.
 //
 // The node and its drivers share known, and nothing else: each has its own queries, which use its
 // own calls to Windows. A driver that asks all the time, or has slow disks, delays only itself.
@@ -45,7 +45,7 @@ type devices struct {
 	log       *slog.Logger
 	onSkipped func(count int) // called when the number of skipped devices changes
 
-	unawaited sync.Map // when a running askOtherDriver began, by unawaited
+	unawaited sync.Map // the running calls of askOtherDriver, by unawaited
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
@@ -230,7 +230,9 @@ func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []foun
 	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
 		results[i] = found{path: path, err: errOtherDriver}
-		if q.devices.last(path).mayBeOf(q.driver) {
+		last := q.devices.last(path)
+		isOfAnother := last.driver != "" && last.driver != q.driver // also if q.driver is "", the node
+		if last.mayBeOf(q.driver) && !isOfAnother {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
@@ -293,16 +295,15 @@ func nameHangingCalls(results []found, trackers []*operation.Tracker) {
 // no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
 // come to the same path. The question therefore outlasts the query, and the next query knows the
 // answer. If an earlier query of the driver is still asking the disk, askOtherDriver returns
-// errOtherDriver or, after the timeout of silent devices, errSlow.
+// errOtherDriver.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
-	asked := unawaited{q.driver, path}
-	if begun, isAsked := q.devices.unawaited.LoadOrStore(asked, time.Now()); isAsked {
-		if time.Since(begun.(time.Time)) > q.devices.timeout {
-			return found{}, errSlow
+	if q.driver != "" {
+		asked := unawaited{q.driver, path}
+		if _, isAsked := q.devices.unawaited.LoadOrStore(asked, true); isAsked {
+			return found{}, errOtherDriver
 		}
-		return found{}, errOtherDriver
+		defer q.devices.unawaited.Delete(asked)
 	}
-	defer q.devices.unawaited.Delete(asked)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
 	defer cancel()
 	return ask(ctx, path)
@@ -359,14 +360,19 @@ func (q *query) report(results []found, scratch map[string]known) {
 	}
 }
 
-// mayBeOf reports whether a driver may own a device or, if driver is "", whether the device may be
-// without an owner. A slow adapter may have disks of the driver, but counts as another driver's.
+// mayBeOf reports whether a driver may own a device; true for all devices if driver is "", the
+// node. A slow adapter may have disks of the driver, but counts as another driver's.
 func (t known) mayBeOf(driver string) bool {
+	if driver == "" {
+		return true
+	}
+	if time.Since(t.slow) <= slowAdapterTimeout {
+		return false
+	}
 	if t.isOwnerKnown {
 		return t.driver == driver
 	}
-	isSlow := slices.Contains(t.slowFor, driver) || time.Since(t.slow) <= slowAdapterTimeout
-	return driver == "" || !isSlow
+	return !slices.Contains(t.slowFor, driver)
 }
 
 // LogValue returns the number of the disk.
