@@ -6,16 +6,20 @@ package nodeops_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // beginLists begins many lists of a driver's disks at the same time, each with another selector.
@@ -118,4 +122,74 @@ func TestDiskThatIsSlowForAnother(t *testing.T) {
 		w.must(err)
 		simtest.Want(t, "serial number of the new disk", ids[n].SerialNumber, "new")
 	})
+}
+
+// samePlace is a node on which a new disk has the interface path of a disk that has left, as on Windows in the same place. The simulated
+// node counts the disks of a place.
+type samePlace struct {
+	*winsim.System
+	mu                sync.Mutex
+	left, replacement string // interface paths; "" before the disk is replaced
+}
+
+func (s *samePlace) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
+	all, err := s.System.DeviceInterfaces(ctx, class)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(all, s.replacement); i >= 0 {
+		all[i] = s.left
+	}
+	return all, err
+}
+
+func (s *samePlace) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	s.mu.Lock()
+	if path == s.left {
+		path = s.replacement
+	}
+	s.mu.Unlock()
+	return s.System.OpenDevice(ctx, path, access)
+}
+
+// newDisk returns the interface path of the disk that isn't among before.
+func (s *samePlace) newDisk(before []string) string {
+	all, _ := s.System.DeviceInterfaces(context.Background(), win.InterfaceClassDisk)
+	return all[slices.IndexFunc(all, func(path string) bool { return !slices.Contains(before, path) })]
+}
+
+// Another driver's disk hangs, and leaves while Windows' calls on it still hang. A driver's disk that comes to the same place, with the
+// same number, is listed after two minutes.
+func TestDiskInPlaceOfHangingDisk(t *testing.T) {
+	for _, call := range []win.IoctlCode{win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty} {
+		t.Run(call.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				sys := &samePlace{System: w.sim}
+				node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+				w.must(err)
+				before, err := sys.DeviceInterfaces(t.Context(), win.InterfaceClassDisk)
+				w.must(err)
+				spec := winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: w.own[blue].vendor, ProductID: "Disk 1", Serial: "hangs"}
+				n := w.attach(spec)
+				left := sys.newDisk(before)
+				list := func() string {
+					ids, err := node.Driver(red).Disk.ListDiskIDs(t.Context())
+					w.must(err)
+					time.Sleep(time.Minute)
+					return ids[n].SerialNumber
+				}
+				list()
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: call.String(), Object: fmt.Sprintf("PhysicalDrive%d ", n), Count: 1}, 24*time.Hour))
+				list()
+				spec.VendorID, spec.Serial = w.own[red].vendor, "new"
+				w.must(w.sim.SwapDisk(n, spec, true))
+				replacement := sys.newDisk(append(before, left))
+				sys.mu.Lock()
+				sys.left, sys.replacement = left, replacement
+				sys.mu.Unlock()
+				simtest.Want(t, "serial numbers in lists", []string{list(), list(), list()}[1:], []string{"new", "new"})
+				time.Sleep(48 * time.Hour)
+			})
+		})
+	}
 }

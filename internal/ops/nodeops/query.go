@@ -295,18 +295,21 @@ func nameHangingCalls(results []found, trackers []*operation.Tracker) {
 // no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
 // come to the same path. The question therefore outlasts the query, and the next query knows the
 // answer. If an earlier query of the driver is still asking the disk, askOtherDriver returns
-// errOtherDriver.
+// errOtherDriver. A question that hangs counts until its timeout only, and is asked again now and
+// then: the disk that hangs may have left.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
+	defer cancel()
 	if q.driver != "" {
 		asked := unawaited{q.driver, path}
 		if _, isAsked := q.devices.unawaited.LoadOrStore(asked, true); isAsked {
 			return found{}, errOtherDriver
 		}
-		defer q.devices.unawaited.Delete(asked)
+		release := func() { q.devices.unawaited.Delete(asked) }
+		defer release()
+		defer context.AfterFunc(ctx, release)()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
-	defer cancel()
-	return ask(ctx, path)
+	return ask(operation.RepeatHanging(ctx), path)
 }
 
 // unawaited is a device that a driver asks without waiting, by its interface path.

@@ -16,7 +16,8 @@
 //   - A call is overdue when it takes longer than most calls of its name. Until Windows answers,
 //     the same call on the same object is refused with csiproxy.ErrUnavailable. The error names the
 //     hung call and its beginning. Formatting and repairing are exceptions, since both may take
-//     long: the next format or repair of the volume waits instead.
+//     long: the next format or repair of the volume waits instead. Another exception is
+//     [RepeatHanging]: once a repeated call is answered, the hung call refuses no calls.
 //   - Each object has at most four calls under way. Further calls wait until their contexts end, and
 //     calls beyond 8,192 waiting ones are refused. An object is a disk, a volume, an SMB server, or
 //     one of the few other subjects of calls, such as a path or a service.

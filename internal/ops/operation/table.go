@@ -4,6 +4,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ type Call struct {
 	Since  time.Time
 
 	isOfDriver bool // made on behalf of a driver
+	mayRepeat  bool // see RepeatHanging
 }
 
 // ForDriver returns a context for work on behalf of a driver. Errors of the work name calls to
@@ -35,6 +37,15 @@ type driverKey struct{}
 
 // isForDriver reports whether ctx is from ForDriver.
 func isForDriver(ctx context.Context) bool { return ctx.Value(driverKey{}) != nil }
+
+// RepeatHanging returns a context for work that may repeat a hanging call: after a minute, and then
+// after eight times as long each time. The object may have been replaced by another one at the same
+// place: see [Windows].
+func RepeatHanging(ctx context.Context) context.Context {
+	return context.WithValue(ctx, repeatKey{}, true)
+}
+
+type repeatKey struct{}
 
 // String describes an unanswered call in messages. The text is constant for a call: Kubernetes
 // makes an event of each new text.
@@ -63,6 +74,9 @@ type call struct {
 	share   bool
 	late    bool // took longer than overdueAfter at the last check
 	overdue bool // was late, and still unanswered at the next check
+	// isReplaced is whether a repetition of the overdue call was answered: the call hangs on an
+	// object that has left. It refuses no calls.
+	isReplaced bool
 
 	begun chan error // of a waiting call: gets nil when the call may begin, or its refusal
 }
@@ -89,7 +103,8 @@ var errManyWaiting = csiproxy.Errorf(csiproxy.ErrUnavailable, "too many calls wa
 // enter waits until a call may begin, and records its beginning. The caller then makes the call and
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
-	c := &call{Call: Call{Name: name, Object: o.name, isOfDriver: t.isOfDriver || isForDriver(ctx)}, share: o.share}
+	c := &call{Call: Call{Name: name, Object: o.name, isOfDriver: t.isOfDriver || isForDriver(ctx),
+		mayRepeat: ctx.Value(repeatKey{}) != nil}, share: o.share}
 	t.mu.Lock()
 	begun, refusal := t.tryBegin(c)
 	if !begun && refusal == nil {
@@ -164,14 +179,26 @@ func (t *table) hanging(next Call) error {
 	if t.overdue == 0 || oneAtATime[next.Name] {
 		return nil
 	}
+	var oldest, newest *call
+	repeatAfter := firstRepeatAfter / longerEachTime
 	for _, c := range t.objects[next.Object] {
-		if c.Name == next.Name && c.overdue {
-			t.refused++
-			return c.forCaller(next.isOfDriver).Refusal()
+		if c.Name == next.Name && c.overdue && !c.isReplaced {
+			oldest, newest = cmp.Or(oldest, c), c
+			repeatAfter *= longerEachTime
 		}
 	}
-	return nil
+	if oldest == nil || next.mayRepeat && time.Since(newest.Since) >= repeatAfter {
+		return nil
+	}
+	t.refused++
+	return oldest.forCaller(next.isOfDriver).Refusal()
 }
+
+// When a hanging call may be repeated. The fourth call on an object, after over an hour, is the last.
+const (
+	firstRepeatAfter = time.Minute
+	longerEachTime   = 8
+)
 
 // hangingOnTheWay is hanging for a call on each directory on path after the first bytes.
 func (t *table) hangingOnTheWay(next Call, path string, first int) error {
@@ -254,6 +281,12 @@ func (t *table) leave(c *call) {
 		t.overdue--
 		t.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took",
 			time.Since(c.Since).Round(time.Millisecond))
+	}
+	for _, other := range t.objects[c.Object] {
+		isRepeated := c.mayRepeat && other.Name == c.Name && other.Since.Before(c.Since)
+		if isRepeated && other.overdue {
+			other.isReplaced = true
+		}
 	}
 	t.end(c)
 }

@@ -235,6 +235,46 @@ func TestWaitingForRoom(t *testing.T) {
 	})
 }
 
+// Work that may repeat a hanging call does so 1 minute, 8 minutes and 64 minutes after the last time. Once a repetition is answered, the
+// hanging calls refuse no calls.
+func TestRepeatHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := newTable(slog.New(slog.DiscardHandler))
+		enter := func(ctx context.Context) (*call, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return calls.enter(ctx, win.CallFileAttributes, object{name: "disk"})
+		}
+		var hanging []*call
+		var minutes []int
+		for begun := time.Now(); time.Since(begun) < 10*time.Hour; time.Sleep(15 * time.Second) {
+			c, err := enter(RepeatHanging(t.Context()))
+			if err == nil {
+				hanging, minutes = append(hanging, c), append(minutes, int(time.Since(begun).Minutes()))
+				time.Sleep(2 * time.Second)
+			}
+			if _, err := enter(t.Context()); !errors.Is(err, csiproxy.ErrUnavailable) {
+				t.Errorf("without repetition: %v", err)
+			}
+		}
+		if want := []int{0, 1, 9, 73}; !slices.Equal(minutes, want) {
+			t.Errorf("repeated after %v minutes, want %v", minutes, want)
+		}
+		calls.leave(hanging[3])
+		for range 2 {
+			c, err := enter(t.Context())
+			if err != nil {
+				t.Fatalf("after an answer: %v", err)
+			}
+			calls.leave(c)
+		}
+		for _, c := range hanging[:3] {
+			calls.leave(c)
+		}
+		wantIdle(t, calls)
+	})
+}
+
 // A call beyond those that may wait is refused. As soon as one of these gives up, another one may wait.
 func TestWaitingCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
