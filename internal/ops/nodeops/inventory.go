@@ -69,7 +69,7 @@ const (
 // a volume only if the volume's disk has just answered and no call on the volume hangs. The names
 // come from kubelet's directories.
 func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut int, _ error) {
-	links, _, err := n.groups.Users.AllLinks(ctx) // Links returns an error for an incomplete search
+	links, _, err := n.groups.Users.AllLinks(ctx) // Links tells of an incomplete search
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,10 +87,10 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 			id = staged.Link.Volume
 		}
 		series := driver + `\` + name // each series may occur once, even if a link or directory is planted
-		if name == "" || id == "" || len(series) > longestNames || known[id] || known[series] {
+		if name == "" || id == "" || len(series) > longestNames || known[driver+id] || known[series] {
 			continue
 		}
-		known[id], known[series] = true, true
+		known[driver+id], known[series] = true, true // of one driver, since another one may plant the volume
 		if leftOut++; leftOut <= mostVolumes {
 			byDriver[driver] = append(byDriver[driver], len(asked))
 			asked = append(asked, usage.VolumeUse{VolumeID: id, PersistentVolume: name, Driver: driver})
@@ -102,6 +102,10 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 			if calls.Hangs(volume.VolumeID) {
 				return nil
 			}
+		}
+		owner, err := n.groups.Users.OwnerOfVolume(ctx, csiproxy.VolumeID(volume.VolumeID))
+		if err != nil || owner != "" && !win.SameName(owner, volume.Driver) { // a planted mount point
+			return err
 		}
 		extent, err := usage.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
 		if err != nil || !slices.Contains(online, extent.DiskNumber) {
@@ -122,11 +126,12 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 
 // Links returns the number of links in the allowed directories that lead to nothing, or to a
 // directory whose volume was unmounted. forgotten has the sorted paths of the remaining links that
-// kubelet has lost track of. If the search is incomplete, Links returns an error.
+// kubelet has lost track of. If the search is incomplete, Links returns an error, but for a driver's own
+// directories: the driver could hide all other links.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {
-		err = incomplete.Any()
+		err = incomplete[""]
 	}
 	if err != nil {
 		return 0, nil, err

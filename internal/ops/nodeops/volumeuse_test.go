@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const (
@@ -210,4 +211,27 @@ func TestVolumeUseBesideHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Blue's mount point of red's volume, in the place of its own volume, and its directory that can't be read hide nothing of red's.
+func TestMetricsBesideAnotherDriver(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+		w.must(w.sim.Remove(other.staging))
+		w.must(w.sim.MkdirAll(other.staging))
+		w.must(w.sim.SetReparsePoint(other.staging, win.NewMountPoint(string(d.volume))))
+		use, leftOut, err := w.node.VolumeUse(t.Context())
+		w.must(err)
+		if leftOut != 1 || len(use) != 1 || use[0].Driver != red || use[0].VolumeID != string(d.volume) {
+			t.Errorf("the use is %+v, without %d", use, leftOut)
+		}
+		w.must(w.sim.Symlink(simtest.Kubelet+`\plugins\green`, simtest.Kubelet+`\plugins\nothing`, true))
+		toNothing, _, err := w.node.Links(t.Context())
+		w.must(err)
+		w.must(w.sim.MkdirAll(dir + `\unreadable`))
+		w.must(w.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: "unreadable"}, winerr.ErrorAccessDenied))
+		blind, _, err := w.node.Links(t.Context())
+		if toNothing == 0 || blind != toNothing || err != nil {
+			t.Errorf("links to nothing beside a directory that can't be read: %d, %v, want %d", blind, err, toNothing)
+		}
+	})
 }
