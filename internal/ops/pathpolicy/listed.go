@@ -26,7 +26,7 @@ import (
 // pod under another spelling. To locate the allowed directories, Listed queries only the allowed
 // directories, and leaves the listed paths alone.
 func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []Path, err error) {
-	var places []place
+	var roots []realRoot
 	for _, text := range listed {
 		l, ok := splitListed(text)
 		if !ok {
@@ -35,12 +35,12 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 		path := p.fromListed(l)
 		isKnown := !path.IsOutside() && (len(p.roots) == 1 || l.inside(p.allowed[0]) || p.DriverOf(path) != "")
 		if !isKnown && len(l.names) > 0 {
-			if places == nil {
-				if places, err = p.places(ctx, sys, listed); err != nil {
+			if roots == nil {
+				if roots, err = p.realRoots(ctx, sys, listed); err != nil {
 					return nil, err
 				}
 			}
-			path = p.fromListed(p.respell(places, l))
+			path = p.fromListed(p.respell(roots, l))
 		}
 		paths = append(paths, path)
 	}
@@ -93,20 +93,20 @@ func splitListed(path string) (l location, ok bool) {
 	return l, ok && len(drive) == len("C:")
 }
 
-// place is one of the paths without links to an allowed directory.
-type place struct {
+// realRoot is an allowed directory with one of its paths without links.
+type realRoot struct {
 	path, root location // root is the allowed directory
 }
 
-// maxPlaces limits the places below mount points: a driver may have planted any number of mount
+// maxRealRoots limits the paths below mount points: a driver may have planted any number of mount
 // points.
-const maxPlaces = 100
+const maxRealRoots = 100
 
-// places returns the places of the outermost allowed directories. Listed paths may lie in any of
-// them.
-func (p *Policy) places(ctx context.Context, sys System, listed []string) (places []place, _ error) {
+// realRoots returns the paths without links of the outermost allowed directories. Listed paths may
+// lie in any of them.
+func (p *Policy) realRoots(ctx context.Context, sys System, listed []string) (roots []realRoot, _ error) {
 	for _, root := range p.roots {
-		places = append(places, place{root, root})
+		roots = append(roots, realRoot{root, root})
 		resolved, err := withoutLinksAt(ctx, sys, root)
 		if err != nil {
 			return nil, err
@@ -122,12 +122,12 @@ func (p *Policy) places(ctx context.Context, sys System, listed []string) (place
 			return nil, err
 		}
 		for _, name := range append(names, resolved.drive) {
-			if start, ok := splitListed(name); ok && (len(start.names) == 0 || len(places) < maxPlaces) {
-				places = append(places, place{start.below(resolved.names...), root})
+			if start, ok := splitListed(name); ok && (len(start.names) == 0 || len(roots) < maxRealRoots) {
+				roots = append(roots, realRoot{start.below(resolved.names...), root})
 			}
 		}
 	}
-	return places, nil
+	return roots, nil
 }
 
 // drivesOf returns the drives of a volume among listed paths. A drive that fails to answer within
@@ -154,13 +154,13 @@ func drivesOf(ctx context.Context, sys System, listed []string, volume string) (
 // respell returns a location in the spelling of the allowed directory around it. If several allowed
 // directories hold the location, the first spelling that belongs to a pod or a driver takes
 // precedence.
-func (p *Policy) respell(places []place, l location) location {
+func (p *Policy) respell(roots []realRoot, l location) location {
 	found := l
-	for _, place := range places {
-		if !l.inside(place.path) {
+	for _, dir := range roots {
+		if !l.inside(dir.path) {
 			continue
 		}
-		respelt := place.root.below(l.names[len(place.path.names):]...)
+		respelt := dir.root.below(l.names[len(dir.path.names):]...)
 		if path := p.fromListed(respelt); p.IsOfPod(path) || p.DriverOf(path) != "" {
 			return respelt
 		}
