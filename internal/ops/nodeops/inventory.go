@@ -81,7 +81,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 	byDriver, known := make(map[string][]int), make(map[string]bool)
 	for l := range links.All() {
 		_, name := n.groups.Paths.PublishedAt(l.Path)
-		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path.String())
+		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path)
 		id := ""
 		if staged := links.At(staging); staged != nil {
 			id = staged.Link.Volume

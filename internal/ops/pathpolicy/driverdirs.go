@@ -62,7 +62,7 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 			"give -working-dir the directory above")
 	}
 	if l.inside(kubelet) && !slices.ContainsFunc(p.namedDirectories(driver), l.inside) {
-		if reason := reasonOfKubelet(l.names[len(kubelet.names):]); reason != "" {
+		if reason := reasonOfKubelet(l.placeIn(kubelet)); reason != "" {
 			return refuse("%s", reason)
 		}
 	}
@@ -76,22 +76,20 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	return l, nil
 }
 
-// reasonOfKubelet returns why a driver must not own a directory in kubelet's directory, given the
-// names below kubelet's; "" if a driver may own the directory.
-func reasonOfKubelet(names []string) string {
-	first := names[0]
-	if win.SameName(first, "pods") {
+// reasonOfKubelet returns why a driver must not own a place in kubelet's directory; "" if a driver
+// may own the place.
+func reasonOfKubelet(place kubeletPlace) string {
+	if place.inPods() {
 		return "the directories of the pods belong to no driver"
 	}
-	if win.SameName(first, "plugins") && len(names) == 1 {
+	switch place.kind {
+	case placePlugins:
 		return "plugins holds the directories of all drivers"
-	}
-	if win.SameName(first, "plugins") && win.SameName(names[1], "kubernetes.io") {
+	case placeShared, placeStaging:
 		return `plugins\kubernetes.io holds the volumes of all drivers`
-	}
-	if win.SameName(first, "plugins") {
+	case placePlugin:
 		// The named driver may be missing from the file: a node may get the driver at any time.
-		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
+		return "it belongs to a driver named " + quote.Text(place.names[1]) + `; a driver has plugins\NAME by its own name only`
 	}
 	return ""
 }

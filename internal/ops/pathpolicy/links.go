@@ -42,84 +42,6 @@ const (
 // linkOverhead is the memory of a found link besides its texts, in bytes, with its place in a map.
 const linkOverhead = 512
 
-// podData are kubelet's directories for a pod's own data, separate from the volumes of drivers.
-// Links skips them: they have no staged paths, and users may have any number of files there,
-// including links to volumes of other pods.
-//
-// Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/volume (the plugins of these
-// volumes have these names, with "/" for "~")
-var podData = []string{
-	"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~projected",
-	"kubernetes.io~downward-api",
-}
-
-// Kubelet's directories for the volumes of pods: pods\UID\volumes\PLUGIN\NAME, for CSI drivers one
-// level below, and for parts of volumes pods\UID\volume-subpaths\NAME\CONTAINER\INDEX, though
-// kubelet creates no subpaths on Windows. Links skips everything else in the directory of a pod.
-// Files made by pods or their users must neither slow down other searches nor count as a use of
-// volumes of other pods.
-//
-// Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/config/defaults.go,
-// https://github.com/kubernetes/kubernetes/blob/master/pkg/volume/util/subpath/subpath_windows.go
-const (
-	podsDirectory     = "pods"
-	volumesDirectory  = "volumes"
-	subpathsDirectory = "volume-subpaths"
-	podVolumeNames    = 4 // UID, volumes, PLUGIN and NAME
-	podSubpathNames   = 5 // UID, volume-subpaths, NAME, CONTAINER and INDEX
-)
-
-// Names in kubelet's directory of a pod's CSI volume, pods\UID\volumes\kubernetes.io~csi\PV.
-const (
-	csiVolumes = "kubernetes.io~csi"
-	csiMount   = "mount"         // the link
-	csiData    = "vol_data.json" // names the volume and its driver; made before the link, and removed after it
-)
-
-// PublishedAt parses the path of a pod's link to a CSI volume, and returns the UID of the pod and
-// kubelet's name of the volume. For a staged volume, the name is that of the PersistentVolume. For
-// all other paths, both are "".
-func (p *Policy) PublishedAt(path Path) (pod, volume string) {
-	names, _ := p.belowPods(path)
-	if len(names) == podVolumeNames+1 && win.SameName(names[1], volumesDirectory) &&
-		win.SameName(names[2], csiVolumes) && win.SameName(names[4], csiMount) {
-		return names[0], names[3]
-	}
-	return "", ""
-}
-
-// belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path
-// lies elsewhere.
-func (p *Policy) belowPods(path Path) (names []string, ok bool) {
-	kubelet, location := p.allowed[0], path.full()
-	if path.volume != "" || !location.inside(kubelet) {
-		return nil, false
-	}
-	names = location.names[len(kubelet.names):]
-	if len(names) == 0 || !win.SameName(names[0], podsDirectory) {
-		return nil, false
-	}
-	return names[1:], true
-}
-
-// isPodsOwn reports whether a path lies in the directory of a pod, but outside kubelet's
-// directories for volumes. names are the path's names below the directory of pods.
-func isPodsOwn(names []string) bool {
-	if len(names) < 2 {
-		return false
-	}
-	if win.SameName(names[1], subpathsDirectory) {
-		return len(names) > podSubpathNames
-	}
-	if !win.SameName(names[1], volumesDirectory) {
-		return true
-	}
-	if len(names) > podVolumeNames && win.SameName(names[2], csiVolumes) {
-		return len(names) > podVolumeNames+1
-	}
-	return len(names) > podVolumeNames
-}
-
 // CheckSearched returns csiproxy.ErrFailedPrecondition if Links does not search the entry's
 // directory. Call CheckSearched before making a link. A volume or share counts as in use because
 // Links finds a link to it. With a link hidden from Links, a volume could be unmounted, or a share
@@ -134,14 +56,14 @@ func (e Entry) CheckSearched() error {
 // unsearched says why Links misses a path; "" if Links finds the path.
 func (p *Policy) unsearched(path Path) (reason string) {
 	above := path.names[:max(0, len(path.names)-1)]
-	podNames, _ := p.belowPods(path)
 	if path.volume != "" {
 		return "the path leads into a mounted volume"
 	}
 	if slices.ContainsFunc(above, isPodData) {
 		return "the path lies in one of kubelet's directories for data that belong to no volume of a driver"
 	}
-	if isPodsOwn(podNames) {
+	switch p.placeOf(path).kind {
+	case placePodData, placeBelowPublished:
 		return "the path lies in the directory of a pod, but not where kubelet has its volumes"
 	}
 	if p.depth(path) > maxLinkDepth {
@@ -162,35 +84,6 @@ func (p *Policy) depth(path Path) int {
 		depth--
 	}
 	return depth
-}
-
-// IsOfPod reports whether a path lies in a pod's own data. Drivers never stage or publish there.
-func (p *Policy) IsOfPod(path Path) bool {
-	names, _ := p.belowPods(path)
-	return isPodsOwn(names) || slices.ContainsFunc(names, isPodData)
-}
-
-// StagingPathOf returns the driver and kubelet's staging path of a CSI volume,
-// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount, for the staging path itself and all paths
-// below. For other paths, both are "".
-func (p *Policy) StagingPathOf(path string) (staging, driver string) {
-	l, err := split(path, "")
-	top := p.allowed[0].below("plugins", "kubernetes.io", "csi")
-	count := len(top.names) + stagingNames
-	if err != nil || !l.inside(top) || len(l.names) < count || !win.SameName(l.names[count-1], stagingDirectory) {
-		return "", ""
-	}
-	return location{l.drive, l.names[:count]}.String(), l.names[len(top.names)]
-}
-
-// Kubelet's staging paths are DRIVER\VOLUME\globalmount in its directory for CSI drivers.
-const (
-	stagingNames     = 3
-	stagingDirectory = "globalmount"
-)
-
-func isPodData(name string) bool {
-	return slices.ContainsFunc(podData, func(data string) bool { return win.SameName(name, data) })
 }
 
 // Links returns the links and mount points in the allowed directories, down to maxLinkDepth. In the
@@ -322,7 +215,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 
 // link adds e to the found links, if it is still a link, and within the limit.
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
-	_, ofPod := e.walk.policy.belowPods(e.path())
+	ofPod := e.walk.policy.placeOf(e.path()).inPods()
 	if ofPod { // a pod with a volume in a directory of the node can block the open
 		defer func(left time.Duration) { e.walk.remainingWait = left }(e.walk.remainingWait)
 		e.walk.remainingWait = 0
@@ -367,10 +260,13 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	if depth == 1 && e.walk.policy.holdsAllowed(path) {
 		depth = 0
 	}
-	names, ok := e.walk.policy.belowPods(path)
-	isPod := ok && len(names) == 1
-	if depth == maxLinkDepth || !isPod && isPodsOwn(append(names, csiMount)) {
-		return nil // the search ends here
+	if depth == maxLinkDepth {
+		return nil
+	}
+	kind := e.walk.policy.placeOf(path).kind
+	switch kind {
+	case placeVolume, placePublished, placeBelowPublished, placePodData:
+		return nil
 	}
 	dir, err := e.openPlain(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
@@ -380,7 +276,7 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 		return err
 	}
 	defer dir.CloseInto(&err)
-	if isPod {
+	if kind == placePod {
 		return s.pod(ctx, dir, depth)
 	}
 	return s.search(ctx, dir, depth)

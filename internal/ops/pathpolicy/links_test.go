@@ -105,6 +105,8 @@ func TestIsOfPod(t *testing.T) {
 		`pods\uid`:                                            false,
 		`pods\uid\volumes\kubernetes.io~csi\pv\mount`:         false,
 		`pods\uid\volumes\kubernetes.io~csi\pv\mount\x`:       true,
+		`pods\uid\volumes\kubernetes.io~csi\pv\other`:         false,
+		`pods\uid\volumes\kubernetes.io~csi\pv\other\x`:       true,
 		`pods\uid\volumes\kubernetes.io~local-volume\pv`:      false,
 		`pods\uid\volumes\kubernetes.io~local-volume\pv\x`:    true,
 		`pods\uid\volumes\kubernetes.io~empty-dir\cache`:      true,

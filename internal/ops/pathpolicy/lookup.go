@@ -118,7 +118,7 @@ func mayOpenAllTheSame(err error) bool {
 // checked (see checkPublished).
 func (p *Policy) canBeAskedByName(path Path) bool {
 	return path.volume == "" && path.root.equal(p.system.kubelet) &&
-		(p.driverPaths == nil || !path.full().inside(p.driverPaths.pods))
+		(p.driverPaths == nil || !p.placeOf(path).inPods())
 }
 
 // Examine opens what is at path, without following the last element, and calls f with the file. The

@@ -205,15 +205,6 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	return parsed, nil
 }
 
-// IsOfKubelet reports whether a path lies where drivers stage and publish for kubelet: below
-// plugins or pods in kubelet's directory. A path elsewhere may be an administrator's.
-func (p *Policy) IsOfKubelet(path Path) bool {
-	kubelet, location := p.allowed[0], path.full()
-	return path.volume == "" && location.inside(kubelet) && len(location.names) > len(kubelet.names)+1 &&
-		slices.ContainsFunc([]string{"plugins", "pods"},
-			func(name string) bool { return win.SameName(location.names[len(kubelet.names)], name) })
-}
-
 // directories names the allowed directories and the daemon's flags that allow them.
 func (p *Policy) directories() string {
 	if p.driverPaths != nil {

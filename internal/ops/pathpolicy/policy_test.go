@@ -220,13 +220,13 @@ func TestPathsOfCSIVolumes(t *testing.T) {
 	p := mustPolicy(t, kubelet, `D:\work`)
 	for path, want := range map[string][2]string{
 		staged + `\globalmount`: {"d.example"}, staged + `\GlobalMount`: {"d.example"}, staged + `\globalmount\a\b`: {"d.example"},
-		staged: {}, staged + `\other`: {}, staged + `\a\globalmount`: {},
+		kubelet + `\plugins\kubernetes.io\other\d\h\globalmount`: {}, staged: {}, staged + `\other`: {}, staged + `\a\globalmount`: {},
 		kubelet + `\plugins\d.example\csi\d\h\globalmount`: {}, `D:\work\plugins\kubernetes.io\csi\d\h\globalmount`: {},
 		published + `\mount`: {"", "uid pv-1"}, published: {}, published + `\mount\a`: {},
 	} {
 		parsed, err := p.Parse(path, MaxPath)
 		simtest.Must(t, err)
-		staging, driver := p.StagingPathOf(path)
+		staging, driver := p.StagingPathOf(parsed)
 		pod, volume := p.PublishedAt(parsed)
 		simtest.Want(t, path, [2]string{driver, strings.TrimSpace(pod + " " + volume)}, want)
 		if driver != "" {
@@ -234,7 +234,7 @@ func TestPathsOfCSIVolumes(t *testing.T) {
 		}
 	}
 	pod, volume := p.PublishedAt(Path{})
-	_, driver := p.StagingPathOf(Path{}.String())
+	_, driver := p.StagingPathOf(Path{})
 	simtest.Want(t, "of no path", pod+volume+driver, "")
 }
 

@@ -23,15 +23,6 @@ import (
 // https://learn.microsoft.com/windows/win32/shell/csidl
 var directoriesOfWindows = []string{`C:\Windows`, `C:\Program Files`, `C:\Program Files (x86)`}
 
-// ofKubelet are the names in kubelet's directory that belong to kubelet and its installers, beside
-// pods, plugins and the files that end with _state.
-//
-// Source: kubernetes 1.24 and 1.37, pkg/kubelet: DefaultKubelet…DirName, image_manager, seccomp;
-// DevicePluginPath of k8s.io/kubelet; cmd/kubelet: pki; kubeadm: config.yaml, kubeadm-flags.env;
-// etc: PrepareNode.ps1 of sig-windows-tools.
-var ofKubelet = []string{"bootstrap-kubeconfig", "checkpoints", "config.yaml", "config.yaml.d", "device-plugins", "etc", "image_manager",
-	"kubeadm-flags.env", "kubeconfig", "pki", "plugin-containers", "plugins_registry", "pod-resources", "pods-api", "seccomp"}
-
 var shortName = regexp.MustCompile(`^[^.]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
 
 // mayBeShort reports whether a name may be the second, short name of a file in NTFS: PROGRA~1,
@@ -44,7 +35,7 @@ func mayBeShort(name string) bool { return strings.Contains(name, "~") && shortN
 // Operations leave them alone, even in an allowed directory.
 type systemPaths struct {
 	all     []location // of Windows and of the daemon
-	kubelet location   // kubelet's directory; isOfKubelet knows kubelet's own names
+	kubelet location   // kubelet's directory; placeIn knows kubelet's own names
 }
 
 // newSystemPaths returns the system paths of a node, including the daemon's own files. Files
@@ -81,8 +72,8 @@ func (s systemPaths) of(l location) string {
 	if i := slices.IndexFunc(s.all, func(system location) bool { return l.insideBy(system, mayMean) }); i >= 0 {
 		return s.all[i].String()
 	}
-	if n := len(s.kubelet.names); len(l.names) > n && l.inside(s.kubelet) && isOfKubelet(l.names[n]) {
-		return s.kubelet.below(l.names[n]).String()
+	if place := l.placeIn(s.kubelet); place.kind == placeOwnOfKubelet {
+		return s.kubelet.below(place.names[0]).String()
 	}
 	return ""
 }
@@ -166,13 +157,6 @@ func (w *walk) isSystem(path Path) bool {
 func (w *walk) holdsSystem(path Path) bool {
 	return path.volume == "" && (w.policy.system.holds(path.full()) ||
 		w.alias != nil && w.alias.system.holds(w.alias.root.below(path.names...)))
-}
-
-// isOfKubelet reports whether a name in kubelet's directory belongs to kubelet itself.
-func isOfKubelet(name string) bool {
-	const state = "_state"
-	return slices.ContainsFunc(ofKubelet, func(own string) bool { return win.SameName(own, name) }) ||
-		win.SameName(name[max(0, len(name)-len(state)):], state)
 }
 
 // SystemPathsIn returns the texts of the system paths in a working directory. Kubelet's directory

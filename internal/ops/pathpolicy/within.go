@@ -22,10 +22,10 @@ import (
 
 // driverPaths is the part of the allowed directories that belongs to one driver.
 type driverPaths struct {
-	driver string
-	dirs   []location
-	pods   location // kubelet's directory of the pods
-	share  func(path string) bool
+	driver  string
+	dirs    []location
+	kubelet location // kubelet's directory
+	share   func(path string) bool
 }
 
 // DriverPaths is the part of the allowed directories that belongs to one driver: its directories, and
@@ -55,7 +55,7 @@ func (p *Policy) Within(t DriverPaths) *Policy {
 		q.ofTheNode = t.OfTheNode
 	}
 	q.driverPaths = &driverPaths{driver: t.Driver, dirs: p.drivers[t.Driver], share: t.Share,
-		pods: p.allowed[0].below(podsDirectory)}
+		kubelet: p.allowed[0]}
 	return &q
 }
 
@@ -99,7 +99,7 @@ func (p *Policy) directoriesOf(driver Driver) ([]location, error) {
 // namedDirectories returns kubelet's directories for the name of a driver.
 func (p *Policy) namedDirectories(driver string) []location {
 	kubelet := p.allowed[0]
-	return []location{kubelet.below("plugins", driver), kubelet.below("plugins", "kubernetes.io", "csi", driver)}
+	return []location{kubelet.below(pluginsDirectory, driver), kubelet.below(pluginsDirectory, sharedDirectory, csiDirectory, driver)}
 }
 
 // DirectoriesOf returns the directories of a driver of the node.
@@ -133,29 +133,25 @@ func (l location) below(names ...string) location {
 // its published paths, and the parent directories of published paths: csi-driver-smb queries and
 // creates them.
 func (t *driverPaths) has(l location) bool {
-	_, isPublished := t.publishedDepth(l)
-	return isPublished || slices.ContainsFunc(t.dirs, l.inside)
-}
-
-// publishedDepth reports whether a path is a published path, a path below, or the parent directory.
-// The depth is 0, more than 0, or -1 respectively.
-func (t *driverPaths) publishedDepth(l location) (depth int, isPublished bool) {
-	if !l.inside(t.pods) {
-		return 0, false
+	switch l.placeIn(t.kubelet).kind {
+	case placeCSIVolume, placePublished, placeBelowPublished:
+		return true
 	}
-	names := l.names[len(t.pods.names):] // UID, volumes, kubernetes.io~csi, VOLUME, mount
-	isPublished = len(names) >= podVolumeNames && win.SameName(names[1], volumesDirectory) &&
-		win.SameName(names[2], csiVolumes) && (len(names) == podVolumeNames || win.SameName(names[podVolumeNames], csiMount))
-	return len(names) - podVolumeNames - 1, isPublished
+	return slices.ContainsFunc(t.dirs, l.inside)
 }
 
-// beginning returns the start of the entry's path, with the number of names that publishedDepth
-// needs: deep in a tree, the whole path is long.
+// place returns the place of the entry in kubelet's directory: placeElsewhere in a volume.
+func (e Entry) place() kubeletPlace {
+	return e.walk.policy.placeOf(e.beginning())
+}
+
+// beginning returns the start of the entry's path, with at least the names that tell the entry's
+// place in the directory of pods: deep in a tree, the whole path is long.
 func (e Entry) beginning() Path {
 	path := e.start
 	if e.dir != nil {
 		path.names = e.dir.beginning
-		if len(path.names) < len(e.walk.policy.driverPaths.pods.names)+podVolumeNames+2 {
+		if len(path.names) <= len(e.walk.policy.driverPaths.kubelet.names)+publishedNames {
 			path.names = slices.Concat(path.names, e.names)
 		}
 	}
@@ -174,10 +170,10 @@ const maxVolumeData = 64 << 10
 // (SetUpAt, TearDownAt), and csi_plugin.go at v1.24.0 (NewMounter)
 func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error {
 	t := w.policy.driverPaths
-	if t == nil || path.volume != "" || !path.full().inside(t.pods) {
+	if t == nil || !w.policy.placeOf(path).inPods() {
 		return nil
 	}
-	names := path.names[:len(t.pods.names)+podVolumeNames-len(path.root.names)]
+	names := path.names[:len(t.kubelet.names)+podVolumeNames-len(path.root.names)]
 	driver, err := root.below(append(slices.Clone(names), csiData)).driverOfVolume(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) { // a link on the way, or a bind filter: see openAt
 		driver, err = driverOfVolumeBelow(ctx, root, names)
@@ -235,12 +231,12 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 // path and target. In its own directories the driver may own every link, at published paths only
 // links to its directories or shares.
 func (t *driverPaths) mayOwn(path Path, link Link) bool {
-	depth, isPublished := t.publishedDepth(path.full())
-	if path.volume != "" || !t.has(path.full()) || isPublished && depth != 0 {
-		return false
-	}
-	if !isPublished {
+	full := path.full()
+	if slices.ContainsFunc(t.dirs, full.inside) {
 		return true
+	}
+	if full.placeIn(t.kubelet).kind != placePublished {
+		return false
 	}
 	if link.Kind == LinkToShare {
 		return t.share(link.Target())
@@ -251,7 +247,7 @@ func (t *driverPaths) mayOwn(path Path, link Link) bool {
 // CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if
 // the policy is a driver's: the owner of a missing volume would be unknown there.
 func (p *Policy) CheckMountPath(path Path) error {
-	if p.driverPaths == nil || !path.full().inside(p.driverPaths.pods) {
+	if p.driverPaths == nil || !p.placeOf(path).inPods() {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "driver %s mounts volumes in its own directories only, and "+
@@ -263,12 +259,16 @@ func (p *Policy) CheckMountPath(path Path) error {
 // published path.
 func (e Entry) checkCreation(isLink bool) error {
 	t := e.walk.policy.driverPaths
-	if t == nil || e.start.volume != "" {
+	if t == nil {
 		return nil
 	}
-	depth, isPublished := t.publishedDepth(e.beginning().full())
-	if isPublished && (depth > 0 || depth < 0 && isLink) {
+	switch e.place().kind {
+	case placeBelowPublished:
 		return e.notOwn(t)
+	case placeCSIVolume:
+		if isLink {
+			return e.notOwn(t)
+		}
 	}
 	return nil
 }
@@ -332,10 +332,11 @@ func (p *Policy) DriverOf(path Path) string {
 // delete the entry at the path, but nothing below.
 func (e Entry) checkDeletion() error {
 	t := e.walk.policy.driverPaths
-	if t == nil || e.start.volume != "" {
+	if t == nil {
 		return nil
 	}
-	if depth, isPublished := t.publishedDepth(e.beginning().full()); isPublished && depth != 0 {
+	switch e.place().kind {
+	case placeCSIVolume, placeBelowPublished:
 		return e.notOwn(t)
 	}
 	return nil
@@ -352,5 +353,5 @@ func (t *driverPaths) directories() string {
 		names = append(names, quote.Text(dir.String()))
 	}
 	return "the directories of driver " + quote.Text(t.driver) + ": " + strings.Join(names, ", ") + ", and " +
-		quote.Text(t.pods.below("*", "volumes", "kubernetes.io~csi", "*", "mount").String())
+		quote.Text(t.kubelet.below(podsDirectory, "*", volumesDirectory, csiVolumes, "*", csiMount).String())
 }
