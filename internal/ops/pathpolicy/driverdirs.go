@@ -67,8 +67,11 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 		}
 	}
 	for _, other := range slices.Sorted(maps.Keys(p.drivers)) {
+		if other == driver {
+			continue
+		}
 		for _, theirs := range p.drivers[other] {
-			if other != driver && (l.inside(theirs) || theirs.inside(l)) {
+			if l.inside(theirs) || theirs.inside(l) {
 				return refuse("driver %q has the directory %s", other, quote.Text(theirs.String()))
 			}
 		}

@@ -236,15 +236,17 @@ func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
 		names = nil // the target is relative to the drive or volume
 	}
 	for name := range strings.SplitSeq(target, `\`) {
-		switch {
-		case name == "" || name == ".":
-		case name == ".." && len(names) > 0:
-			names = names[:len(names)-1]
-		case checkName(name) != nil:
-			return Path{}, false
-		default:
-			names = append(names, name)
+		if name == "" || name == "." {
+			continue
 		}
+		if name == ".." && len(names) > 0 {
+			names = names[:len(names)-1]
+			continue
+		}
+		if checkName(name) != nil {
+			return Path{}, false
+		}
+		names = append(names, name)
 	}
 	if dir.volume != "" {
 		return Path{volume: dir.volume, names: names}, true

@@ -167,18 +167,15 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 	before, known := len(s.found), false
 	for restart := true; ; restart = false {
 		entries, err := dir.ReadDir(ctx, restart)
-		if errors.Is(err, winerr.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
-			if mount := dir.Entry(csiMount); !known {
-				for i, l := range s.found[before:] {
-					if l.Path.Equal(mount.path()) {
-						s.found[before+i].ForgottenPod, _ = mount.walk.policy.PublishedAt(l.Path)
-					}
-				}
+		isEnd := errors.Is(err, winerr.ErrorNoMoreFiles)
+		if err != nil && !isEnd {
+			return err
+		}
+		if isEnd || len(entries) == 0 {
+			if !known {
+				s.noteForgotten(s.found[before:], dir.Entry(csiMount))
 			}
 			return nil
-		}
-		if err != nil {
-			return err
 		}
 		for _, e := range entries {
 			known = known || win.SameName(e.Name, csiData) && e.Size > 0
@@ -192,16 +189,27 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 	}
 }
 
+// noteForgotten sets ForgottenPod if published is a published path and among links.
+func (s *linkSearch) noteForgotten(links []FoundLink, published Entry) {
+	for i, link := range links {
+		if link.Path.Equal(published.path()) {
+			links[i].ForgottenPod, _ = s.policy.PublishedAt(link.Path)
+		}
+	}
+}
+
 // entry checks one entry. The only possible error is ctx's.
 func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, depth int) error {
 	if s.policy.DriverOf(e.path()) != s.driver {
 		return nil
 	}
+	if !info.IsDir() {
+		return ctx.Err()
+	}
 	var err error
-	switch {
-	case info.IsReparsePoint() && info.IsDir():
+	if info.IsReparsePoint() {
 		err = s.link(ctx, e)
-	case info.IsDir() && !isPodData(e.names[0]):
+	} else if !isPodData(e.names[0]) {
 		err = s.directory(ctx, e, depth+1)
 	}
 	if ctx.Err() != nil {
@@ -221,7 +229,10 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 		e.walk.remainingWait = 0
 	}
 	link, err := e.Link(ctx)
-	if errors.Is(err, winerr.ErrorNotAReparsePoint) || ofPod && errors.Is(err, winerr.ErrorDeletePending) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return nil
+	}
+	if ofPod && errors.Is(err, winerr.ErrorDeletePending) {
 		return nil // a link being deleted cannot be opened, and is unused
 	}
 	if err != nil {

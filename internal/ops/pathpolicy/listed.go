@@ -122,7 +122,11 @@ func (p *Policy) realRoots(ctx context.Context, sys System, listed []string) (ro
 			return nil, err
 		}
 		for _, name := range append(names, resolved.drive) {
-			if start, ok := splitListed(name); ok && (len(start.names) == 0 || len(roots) < maxRealRoots) {
+			start, ok := splitListed(name)
+			if !ok {
+				continue
+			}
+			if len(start.names) == 0 || len(roots) < maxRealRoots {
 				roots = append(roots, realRoot{start.below(resolved.names...), root})
 			}
 		}
@@ -198,8 +202,10 @@ func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume 
 		}
 		return err
 	})
-	isNone := Missing(err) || winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorDeletePending)
-	if isNone || !listed.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
+	if Missing(err) || winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorDeletePending) {
+		return "", nil
+	}
+	if !listed.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return "", nil
 	}
 	return volume, err

@@ -32,12 +32,13 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return nil
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case link.IsMountPoint():
+		}
+		if link.IsMountPoint() {
 			r = Resolved{Kind: MountedVolume, Volume: link.Volume, Target: link.Target()}
-		case link.Kind == LinkToShare && p.HasShare(link.Target()):
+		}
+		if link.Kind == LinkToShare && p.HasShare(link.Target()) {
 			r = Resolved{Kind: SharedDirectory, Target: link.Target()}
 		}
 		return nil
@@ -90,13 +91,14 @@ func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, 
 // Exists reports whether there is a file, directory or link at path. The last element is not
 // followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
-	switch found, err := p.AskByName(ctx, sys, path); {
-	case found != UnknownByName:
+	found, err := p.AskByName(ctx, sys, path)
+	if found != UnknownByName {
 		return found != NothingByName, nil
-	case err != nil:
+	}
+	if err != nil {
 		return false, err
 	}
-	err := p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
+	err = p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
 	if Missing(err) {
 		return false, nil
 	}

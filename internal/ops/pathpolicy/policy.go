@@ -224,12 +224,15 @@ func (p *Policy) locate(l location) (Path, bool) {
 	if p.system.check(l) != nil {
 		return Path{}, false
 	}
-	for _, r := range p.roots {
-		if l.inside(r) && (p.driverPaths == nil || p.driverPaths.has(l)) {
-			return Path{root: r, names: l.names[len(r.names):]}, true
-		}
+	if p.driverPaths != nil && !p.driverPaths.has(l) {
+		return Path{}, false
 	}
-	return Path{}, false
+	i := slices.IndexFunc(p.roots, l.inside)
+	if i < 0 {
+		return Path{}, false
+	}
+	root := p.roots[i]
+	return Path{root: root, names: l.names[len(root.names):]}, true
 }
 
 // holdsAllowed reports whether path is an allowed directory or a directory above one.

@@ -63,17 +63,25 @@ func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Re
 		if r = resolved; err != nil {
 			return err
 		}
-		switch {
-		case r.Kind == MountedVolume, r.Kind == SharedDirectory, r.Hidden:
-			volume = r.Volume
-		case w.at != nil:
-			volume, err = w.at.Volume(ctx)
-		default:
-			volume, err = volumeAt(ctx, sys, end.root)
-		}
+		volume, err = w.volumeBehind(ctx, r, end)
 		return err
 	})
 	return r, volume, err
+}
+
+// volumeBehind returns the volume of ResolveVolume for a path that the walk has resolved to r.
+func (w *walk) volumeBehind(ctx context.Context, r Resolved, end Path) (volume string, err error) {
+	switch r.Kind {
+	case MountedVolume, SharedDirectory:
+		return r.Volume, nil
+	}
+	if r.Hidden {
+		return "", nil
+	}
+	if w.at != nil {
+		return w.at.Volume(ctx)
+	}
+	return volumeAt(ctx, w.sys, end.root)
 }
 
 // resolve also returns the path behind the last link, or path itself.

@@ -44,25 +44,16 @@ func (l location) equal(other location) bool { return l.inside(other) && other.i
 // defaultDrive is empty.
 func split(path, defaultDrive string) (location, error) {
 	var l location
-	switch {
-	case path == "":
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is empty")
-	case !utf8.ValidString(path):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not valid UTF-8")
-	case strings.HasPrefix(path, `\\?\`), strings.HasPrefix(path, `\\.\`), strings.HasPrefix(path, `\??\`):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\?\, \\.\ or \??\ is not allowed`)
-	case strings.HasPrefix(path, `\\`), strings.HasPrefix(path, `//`):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\ or // is not allowed`)
-	case strings.Contains(path, `/`):
-		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a slash (/) is not allowed in the path; write a backslash (\) between its elements`)
-	case len(path) >= 2 && path[1] == ':':
+	if fault := faultOf(path); fault != "" {
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s", fault)
+	}
+	l.drive = defaultDrive
+	if len(path) >= 2 && path[1] == ':' {
 		letter, ok := driveLetter(path[:2])
 		if !ok {
 			return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path doesn't begin with a drive letter")
 		}
 		l.drive, path = letter, path[2:]
-	default:
-		l.drive = defaultDrive
 	}
 	if l.drive == "" || !strings.HasPrefix(path, `\`) {
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not an absolute Windows path, such as %s", `C:\var\lib\kubelet`)
@@ -80,13 +71,40 @@ func split(path, defaultDrive string) (location, error) {
 	return l, nil
 }
 
+// faultOf says what is wrong with the text of a path before its elements are parsed; "" if nothing
+// is.
+func faultOf(path string) string {
+	if path == "" {
+		return "the path is empty"
+	}
+	if !utf8.ValidString(path) {
+		return "the path is not valid UTF-8"
+	}
+	for _, prefix := range []string{`\\?\`, `\\.\`, `\??\`} {
+		if strings.HasPrefix(path, prefix) {
+			return `a path that begins with \\?\, \\.\ or \??\ is not allowed`
+		}
+	}
+	if strings.HasPrefix(path, `\\`) || strings.HasPrefix(path, `//`) {
+		return `a path that begins with \\ or // is not allowed`
+	}
+	if strings.Contains(path, `/`) {
+		return `a slash (/) is not allowed in the path; write a backslash (\) between its elements`
+	}
+	return ""
+}
+
 // driveLetter reads C or C: and returns C:.
 func driveLetter(s string) (string, bool) {
 	s = strings.TrimSuffix(s, ":")
-	if len(s) != 1 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
+	if len(s) != 1 {
 		return "", false
 	}
-	return string(rune(s[0]&^0x20)) + ":", true
+	upper := s[0] &^ 0x20
+	if upper < 'A' || upper > 'Z' {
+		return "", false
+	}
+	return string(rune(upper)) + ":", true
 }
 
 // checkName returns an error for an element of a path if Windows would reject or change it as the

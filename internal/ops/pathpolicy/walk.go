@@ -254,7 +254,8 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenForBackup
 	dir, err := w.hold(ctx, start, o)
-	if Missing(err) && path.volume == "" && disposition == win.FileOpenIf {
+	mayMake := path.volume == "" && disposition == win.FileOpenIf
+	if mayMake && Missing(err) {
 		if err := w.makeAllowed(ctx, path.root); err != nil {
 			return nil, err
 		}
@@ -428,17 +429,21 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenReparsePoint | win.FileOpenForBackup
-	var err error
-	switch {
-	case o.Disposition != win.FileOpen:
-		err = e.checkCreation(false)
-	case o.Access&win.Delete != 0:
-		err = e.checkDeletion()
-	}
-	if err != nil {
+	if err := e.checkOpen(o); err != nil {
 		return nil, err
 	}
 	return e.walk.hold(ctx, e, o)
+}
+
+// checkOpen returns csiproxy.ErrPermissionDenied if the driver must not create or delete the entry.
+func (e Entry) checkOpen(o win.OpenOptions) error {
+	if o.Disposition != win.FileOpen {
+		return e.checkCreation(false)
+	}
+	if o.Access&win.Delete != 0 {
+		return e.checkDeletion()
+	}
+	return nil
 }
 
 // failed returns err with the path of the entry.

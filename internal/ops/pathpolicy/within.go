@@ -178,13 +178,13 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) { // a link on the way, or a bind filter: see openAt
 		driver, err = driverOfVolumeBelow(ctx, root, names)
 	}
-	switch {
-	case Missing(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorDirectory): // a link or a file on the way
-	case err != nil:
+	if err == nil && win.SameName(driver, t.driver) {
+		return nil
+	}
+	isMissing := Missing(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorDirectory) // a link or a file on the way
+	if err != nil && !isMissing {
 		path.names = names
 		return &csiproxy.Error{Object: quote.Text(path.String()), Err: err}
-	case win.SameName(driver, t.driver):
-		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "kubelet's %s in the volume's directory doesn't name driver %s",
 		csiData, quote.Text(t.driver))
@@ -291,7 +291,10 @@ func (p *Policy) CheckShare(path string) error {
 // drivers publish, a link could lead a pod to another driver's data.
 func (e Entry) checkLinkTarget(target string) error {
 	t := e.walk.policy.driverPaths
-	if t == nil || isUNC(target) && t.share(target) {
+	if t == nil {
+		return nil
+	}
+	if isUNC(target) && t.share(target) {
 		return nil
 	}
 	if l, err := split(target, ""); err == nil && slices.ContainsFunc(t.dirs, l.inside) {
