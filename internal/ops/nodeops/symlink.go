@@ -62,11 +62,11 @@ func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path,
 	f func(e pathpolicy.Entry) error) error
 
-// MakeLink makes target a link to source by calling make, which reports whether it made the link.
+// MakeLink makes target a link to source by calling create, which reports whether it made the link.
 func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach,
-	make func(e pathpolicy.Entry) (bool, error)) error {
+	create func(e pathpolicy.Entry) (bool, error)) error {
 	return reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
-		made, err := make(e)
+		made, err := create(e)
 		if made {
 			f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
 		}

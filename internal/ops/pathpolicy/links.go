@@ -97,7 +97,7 @@ func (p *Policy) depth(path Path) int {
 // If links may be missing, incomplete says why: reading a directory failed or, with
 // csiproxy.ErrResourceExhausted, there are too many entries, or too many or too long links.
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
-	s := &linkSearch{policy: p, left: p.linkEntries, bytesLeft: p.linkBytes}
+	s := &linkSearch{policy: p, remainingEntries: p.linkEntries, remainingBytes: p.linkBytes}
 	tops := p.roots
 	if p.driverPaths != nil {
 		s.driver, tops = p.driverPaths.driver, p.driverPaths.dirs
@@ -117,12 +117,12 @@ func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomp
 }
 
 type linkSearch struct {
-	policy     *Policy
-	driver     string // the owner of the searched directories; "" for directories without a driver
-	found      []FoundLink
-	incomplete error // the first reason
-	left       int   // how many more entries may be checked
-	bytesLeft  int   // how much more memory the found links may take
+	policy           *Policy
+	driver           string // the owner of the searched directories; "" for directories without a driver
+	found            []FoundLink
+	incomplete       error // the first reason
+	remainingEntries int   // how many more entries may be checked
+	remainingBytes   int   // how much more memory the found links may take
 }
 
 // note keeps the first error. Errors for an entry removed meanwhile are ignored.
@@ -134,11 +134,11 @@ func (s *linkSearch) note(err error) {
 
 // mayGoOn counts an entry, and reports whether the entry is within the limit.
 func (s *linkSearch) mayGoOn() bool {
-	if s.left--; s.left < 0 {
+	if s.remainingEntries--; s.remainingEntries < 0 {
 		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the allowed directories have more than %d entries", s.policy.linkEntries))
 	}
-	return s.left >= 0
+	return s.remainingEntries >= 0
 }
 
 // top searches an allowed directory or a driver's own directory.
@@ -225,7 +225,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	ofPod := e.walk.policy.placeOf(e.path()).inPods()
 	if ofPod { // a pod with a volume in a directory of the node can block the open
-		defer func(left time.Duration) { e.walk.remainingWait = left }(e.walk.remainingWait)
+		defer func(wait time.Duration) { e.walk.remainingWait = wait }(e.walk.remainingWait)
 		e.walk.remainingWait = 0
 	}
 	link, err := e.Link(ctx)
@@ -240,8 +240,8 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	}
 	link.PrintName = "" // nobody reads it here
 	found := FoundLink{Path: e.path(), Link: link}
-	if s.bytesLeft -= found.bytes(); s.bytesLeft < 0 {
-		s.left = 0
+	if s.remainingBytes -= found.bytes(); s.remainingBytes < 0 {
+		s.remainingEntries = 0
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the links in the allowed directories take more than %d bytes of memory", s.policy.linkBytes)
 	}
@@ -296,9 +296,9 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 // pod searches kubelet's directories for volumes in the directory of a pod, without listing the
 // pod's directory.
 func (s *linkSearch) pod(ctx context.Context, dir *File, depth int) error {
-	elsewhere := s.left
-	s.left = s.policy.linkEntries
-	defer func() { s.left = elsewhere }()
+	elsewhere := s.remainingEntries
+	s.remainingEntries = s.policy.linkEntries
+	defer func() { s.remainingEntries = elsewhere }()
 	for _, name := range []string{volumesDirectory, subpathsDirectory} {
 		if err := s.entry(ctx, dir.Entry(name), win.FileInfo{Attributes: win.AttributeDirectory}, depth); err != nil {
 			return err

@@ -25,9 +25,9 @@ import (
 // or below a mounted volume, and a listed path may therefore lie in a directory of a driver or a
 // pod under another spelling. To locate the allowed directories, Listed queries only the allowed
 // directories, and leaves the listed paths alone.
-func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths []Path, err error) {
+func (p *Policy) Listed(ctx context.Context, sys System, mountPaths []string) (paths []Path, err error) {
 	var roots []realRoot
-	for _, text := range listed {
+	for _, text := range mountPaths {
 		l, ok := splitListed(text)
 		if !ok {
 			continue
@@ -36,7 +36,7 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 		isKnown := !path.IsOutside() && (len(p.roots) == 1 || l.inside(p.allowed[0]) || p.DriverOf(path) != "")
 		if !isKnown && len(l.names) > 0 {
 			if roots == nil {
-				if roots, err = p.realRoots(ctx, sys, listed); err != nil {
+				if roots, err = p.realRoots(ctx, sys, mountPaths); err != nil {
 					return nil, err
 				}
 			}
@@ -48,15 +48,15 @@ func (p *Policy) Listed(ctx context.Context, sys System, listed []string) (paths
 }
 
 // ParseListed parses the text of a path returned by Listed.
-func (p *Policy) ParseListed(listed string) Path {
-	l, _ := splitListed(listed)
+func (p *Policy) ParseListed(mountPath string) Path {
+	l, _ := splitListed(mountPath)
 	return p.fromListed(l)
 }
 
 // DriversAt returns the drivers whose own directories hold the listed mount points of a volume.
 // Drives are ignored. The result contains "" if the volume is also mounted elsewhere.
-func (p *Policy) DriversAt(ctx context.Context, sys System, listed []string) (drivers map[string]bool, _ error) {
-	paths, err := p.Listed(ctx, sys, listed)
+func (p *Policy) DriversAt(ctx context.Context, sys System, mountPaths []string) (drivers map[string]bool, _ error) {
+	paths, err := p.Listed(ctx, sys, mountPaths)
 	drivers = make(map[string]bool)
 	for _, path := range paths {
 		if !path.IsDrive() {
@@ -77,7 +77,7 @@ func (p *Policy) fromListed(l location) Path {
 func (p Path) IsOutside() bool { return p.volume != "" }
 
 // IsListedOutside combines ParseListed and IsOutside.
-func (p *Policy) IsListedOutside(listed string) bool { return p.ParseListed(listed).IsOutside() }
+func (p *Policy) IsListedOutside(mountPath string) bool { return p.ParseListed(mountPath).IsOutside() }
 
 // IsDrive reports whether a path of Listed is a drive, such as C:\.
 func (p Path) IsDrive() bool { return len(p.names) == 0 }
@@ -104,7 +104,7 @@ const maxRealRoots = 100
 
 // realRoots returns the paths without links of the outermost allowed directories. Listed paths may
 // lie in any of them.
-func (p *Policy) realRoots(ctx context.Context, sys System, listed []string) (roots []realRoot, _ error) {
+func (p *Policy) realRoots(ctx context.Context, sys System, mountPaths []string) (roots []realRoot, _ error) {
 	for _, root := range p.roots {
 		roots = append(roots, realRoot{root, root})
 		resolved, err := withoutLinksAt(ctx, sys, root)
@@ -116,7 +116,7 @@ func (p *Policy) realRoots(ctx context.Context, sys System, listed []string) (ro
 		}
 		names, err := sys.VolumePathNames(ctx, resolved.drive)
 		if errors.Is(err, winerr.ErrorMoreData) {
-			names, err = drivesOf(ctx, sys, listed, resolved.drive), nil
+			names, err = drivesOf(ctx, sys, mountPaths, resolved.drive), nil
 		}
 		if err != nil && !winerr.IsGone(err) {
 			return nil, err
@@ -136,9 +136,9 @@ func (p *Policy) realRoots(ctx context.Context, sys System, listed []string) (ro
 
 // drivesOf returns the drives of a volume among listed paths. A drive that fails to answer within
 // 200 ms counts as another volume's.
-func drivesOf(ctx context.Context, sys System, listed []string, volume string) (drives []string) {
+func drivesOf(ctx context.Context, sys System, mountPaths []string, volume string) (drives []string) {
 	var all []string
-	for _, path := range listed {
+	for _, path := range mountPaths {
 		if drive, _, _ := strings.Cut(path, `\`); len(drive) == len("C:") && !slices.Contains(all, drive) {
 			all = append(all, drive)
 		}
@@ -180,17 +180,17 @@ func (p *Policy) respell(roots []realRoot, l location) location {
 // link, even to another machine. In the allowed directories, a link or a mounted volume on the way
 // means "". On all other paths, the error is then winerr.ErrorReparsePointEncountered.
 func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume string, err error) {
-	listed := p.ParseListed(path)
-	if listed.IsDrive() {
-		return volumeOfDrive(ctx, sys, strings.TrimSuffix(listed.volume, `\`))
+	mountPath := p.ParseListed(path)
+	if mountPath.IsDrive() {
+		return volumeOfDrive(ctx, sys, strings.TrimSuffix(mountPath.volume, `\`))
 	}
 	err = p.walk(sys, func(w *walk) error {
-		f, err := w.openWhole(ctx, listed, ForAttributes)
-		if errors.Is(err, winerr.ErrorReparsePointEncountered) && !listed.IsOutside() { // a link, or a bind filter
-			last := len(listed.names) - 1
-			dir, openErr := w.at.openEach(ctx, listed.names[:last])
+		f, err := w.openWhole(ctx, mountPath, ForAttributes)
+		if errors.Is(err, winerr.ErrorReparsePointEncountered) && !mountPath.IsOutside() { // a link, or a bind filter
+			last := len(mountPath.names) - 1
+			dir, openErr := w.at.openEach(ctx, mountPath.names[:last])
 			if err = openErr; err == nil {
-				f, err = dir.Entry(listed.names[last]).Open(ctx, ForAttributes)
+				f, err = dir.Entry(mountPath.names[last]).Open(ctx, ForAttributes)
 			}
 		}
 		if err != nil {
@@ -205,7 +205,7 @@ func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume 
 	if Missing(err) || winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorDeletePending) {
 		return "", nil
 	}
-	if !listed.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
+	if !mountPath.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return "", nil
 	}
 	return volume, err

@@ -161,7 +161,7 @@ func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*Fi
 	}
 	f, err := dir.below(path.names).Open(ctx, o)
 	if errors.Is(err, winerr.ErrorDirectory) { // an element on the way is a file
-		return nil, missing{err}
+		return nil, missingError{err}
 	}
 	return f, err
 }

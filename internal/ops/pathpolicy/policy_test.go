@@ -241,9 +241,9 @@ func TestPathsOfCSIVolumes(t *testing.T) {
 // A search for links that ends early says why: the first reason counts, and what has gone
 // meanwhile is none.
 func TestLinkSearchSaysWhatIsMissing(t *testing.T) {
-	s := &linkSearch{policy: Default(), left: 1}
+	s := &linkSearch{policy: Default(), remainingEntries: 1}
 	s.note(nil)
-	s.note(missing{winerr.ErrorFileNotFound})
+	s.note(missingError{winerr.ErrorFileNotFound})
 	if !s.mayGoOn() || s.incomplete != nil {
 		t.Errorf("the last entry isn't taken: %v", s.incomplete)
 	}

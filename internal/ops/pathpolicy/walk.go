@@ -157,19 +157,19 @@ func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition)
 	if err != nil {
 		return Entry{}, nil, err
 	}
-	way, last := path.names[:len(path.names)-1], path.names[len(path.names)-1]
-	if len(way) > 1 && !w.holdsAll {
-		parent, err := dir.below(way).openPlain(ctx)
+	parents, last := path.names[:len(path.names)-1], path.names[len(path.names)-1]
+	if len(parents) > 1 && !w.holdsAll {
+		parent, err := dir.below(parents).openPlain(ctx)
 		if err == nil {
 			w.at = parent
 			return parent.Entry(last), nil, nil
 		}
 		isMade := errors.Is(err, fs.ErrNotExist) && disposition == win.FileOpenIf
 		if !errors.Is(err, winerr.ErrorReparsePointEncountered) && !isMade {
-			return Entry{}, nil, dir.below(way).failed(err)
+			return Entry{}, nil, dir.below(parents).failed(err)
 		}
 	}
-	for i, name := range way {
+	for i, name := range parents {
 		f, link, err := dir.Entry(name).openDirectory(ctx, disposition)
 		if err != nil {
 			return Entry{}, nil, dir.Entry(name).failed(err)
@@ -226,7 +226,7 @@ func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	o.Options |= win.FileOpenForBackup
 	f, err := e.walk.hold(ctx, e, o)
 	if errors.Is(err, winerr.ErrorDirectory) {
-		return nil, missing{err}
+		return nil, missingError{err}
 	}
 	return f, err
 }
@@ -308,7 +308,7 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing{err}
+		return nil, missingError{err}
 	}
 	if winerr.IsGone(err) { // the path may still exist
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
@@ -346,10 +346,10 @@ func (w *walk) retry(ctx context.Context, f func() error) error {
 	return err
 }
 
-// missing is the error of a walk if the path, or a directory on the way, is missing.
-type missing struct{ error }
+// missingError is the error of a walk if the path, or a directory on the way, is missing.
+type missingError struct{ error }
 
-func (m missing) Unwrap() error { return m.error }
+func (e missingError) Unwrap() error { return e.error }
 
 // Missing reports whether err is the walk's own error for a missing path or a missing directory on
 // the way. Missing is false for errors of further Windows calls with the path, whatever their
@@ -358,7 +358,7 @@ func Missing(err error) bool {
 	if err == nil {
 		return false
 	}
-	ok := errors.As(err, new(missing))
+	ok := errors.As(err, new(missingError))
 	return ok
 }
 
