@@ -130,8 +130,7 @@ func (i *Initiator) startService(ctx context.Context) error {
 	if err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
 	}
-	anyError := func(error) bool { return true }
-	return operation.Retry(ctx, serviceTimeout, retryInterval, anyError, func() error {
+	return operation.Retry(ctx, serviceTimeout, retryInterval, nil, func() error {
 		_, err := i.sys.ISCSISessions(ctx)
 		return err
 	})

@@ -236,8 +236,8 @@ func (i *Initiator) LogOut(ctx context.Context, p csiproxy.ISCSIPortal, iqn csip
 
 // logoutWhenFree retries logout for a moment while a disk of the target is in use.
 func (i *Initiator) logoutWhenFree(ctx context.Context, at place, iqn csiproxy.IQN) error {
-	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, at, iqn) })
-	if busy(err) && ctx.Err() == nil {
+	err := operation.Retry(ctx, logoutTimeout, retryInterval, sessionBusy, func() error { return i.logout(ctx, at, iqn) })
+	if winerr.IsAny(err, sessionBusy...) && ctx.Err() == nil {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 			Detail: "a disk of the target is in use; end that use, then try again", Err: err}
 	}
@@ -292,9 +292,9 @@ func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) erro
 	return nil
 }
 
-// busy reports whether err means a session is too busy to end now.
-func busy(err error) bool {
-	return winerr.IsAny(err, winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCSessionBusy, winerr.ISDSCRemoveConnectionInProgress)
+// sessionBusy are the errors of a logout from a session that is too busy to end now.
+var sessionBusy = []winerr.Errno{
+	winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCSessionBusy, winerr.ISDSCRemoveConnectionInProgress,
 }
 
 // GetTargetDisks implements [published.ISCSIOperations].

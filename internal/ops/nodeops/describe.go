@@ -287,7 +287,7 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 
 // noted stores err in note if Windows refused the query, and returns any other error.
 func noted(note *string, err error) error {
-	if !errors.As(err, new(winerr.Errno)) || deviceDepartedOrUnready(err) {
+	if !winerr.IsAnswer(err) {
 		return err
 	}
 	if *note == "" {

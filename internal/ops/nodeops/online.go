@@ -257,7 +257,7 @@ func (d *Disks) TakeOffline(ctx context.Context, h *usage.LockedDisk, volumes op
 func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes opendisk.Volumes, from, to win.DiskState) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
-		if err != nil && !opendisk.HasNothingToFlush(err) {
+		if err != nil && !winerr.IsAny(err, nothingToFlush...) {
 			d.options.Logger.Warn("can't flush a volume before its disk goes offline", "disk", h.Number,
 				"volume", name, "err", err)
 		}

@@ -368,10 +368,10 @@ const onlineGrace = 5 * time.Second
 // formatting.
 func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) (fileSystem string, _ error) {
 	fileSystem, err := d.askOnline(ctx, name)
-	if isOffline(err) && !d.mountsByHand(ctx) {
+	if errors.Is(err, volumeOffline) && !d.mountsByHand(ctx) {
 		fileSystem, err = d.awaitOnline(ctx, name)
 	}
-	if isOffline(err) {
+	if errors.Is(err, volumeOffline) {
 		if fileSystem, err = d.onlineVolume(ctx, name); err == nil {
 			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 		}
@@ -387,7 +387,7 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, na
 }
 
 // askOnline returns the file system of an online volume, "" for a raw volume. For an offline
-// volume, isOffline is true of the error.
+// volume, the error is volumeOffline.
 func (d *Disks) askOnline(ctx context.Context, name string) (fileSystem string, _ error) {
 	info, err := d.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
@@ -398,14 +398,15 @@ func (d *Disks) askOnline(ctx context.Context, name string) (fileSystem string, 
 
 // awaitOnline is askOnline for a volume that comes online within onlineGrace.
 func (d *Disks) awaitOnline(ctx context.Context, name string) (fileSystem string, err error) {
-	err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() (err error) {
+	err = operation.Retry(ctx, onlineGrace, onlineInterval, []winerr.Errno{volumeOffline}, func() (err error) {
 		fileSystem, err = d.askOnline(ctx, name)
 		return err
 	})
 	return fileSystem, err
 }
 
-func isOffline(err error) bool { return errors.Is(err, winerr.ErrorNotReady) }
+// volumeOffline is the error of queries for an offline volume.
+const volumeOffline = winerr.ErrorNotReady
 
 // mountsByHand reports whether automatic mounting is known to be off on the node.
 func (d *Disks) mountsByHand(ctx context.Context) bool {
@@ -425,7 +426,7 @@ func (d *Disks) onlineVolume(ctx context.Context, name string) (fileSystem strin
 	if err == nil {
 		fileSystem, err = d.awaitOnline(ctx, name)
 	}
-	if !isOffline(err) {
+	if !errors.Is(err, volumeOffline) {
 		return fileSystem, err
 	}
 	err = d.setVolumeOnline(ctx, name, func(h win.DeviceHandle, ctx context.Context) error {

@@ -579,7 +579,7 @@ func deviceDepartedOrUnready(err error) bool {
 // query, and a refusal must not hide the disk's remaining answers. If the disk has left or the
 // caller's context has ended, tolerate returns err.
 func (shared *SharedDisks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
-	if !errors.As(err, new(winerr.Errno)) || deviceDepartedOrUnready(err) {
+	if !winerr.IsAnswer(err) {
 		return err
 	}
 	shared.log.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)

@@ -6,7 +6,6 @@ package nodeops
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -281,8 +280,8 @@ func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv dis
 		extents[0].StartingOffset != dv.extent.StartingOffset {
 		return nil, opendisk.ChangedError("the volume has moved to another place")
 	}
-	isTooLarge := func(err error) bool { return errors.Is(err, winerr.ErrorInvalidParameter) }
-	err = operation.Retry(ctx, extendTimeout, extendInterval, isTooLarge, func() error {
+	tooLarge := []winerr.Errno{winerr.ErrorInvalidParameter}
+	err = operation.Retry(ctx, extendTimeout, extendInterval, tooLarge, func() error {
 		if err := dv.disk.Verify(ctx); err != nil {
 			return err
 		}

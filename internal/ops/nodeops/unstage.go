@@ -62,7 +62,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 	}()
 	err = v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		err := directory.Unmount(ctx) // Lock has flushed the volume
-		if !mayBeDueToLock(err) {
+		if !winerr.IsAny(err, perhapsDueToLock...) {
 			return err
 		}
 		h.Close()
@@ -92,13 +92,11 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 	return nil
 }
 
-// mayBeDueToLock reports whether the mount manager may have refused to remove a mount point because
-// the volume is locked. No source says whether the mount manager removes mount points of locked
-// volumes. After such a refusal, the caller gives up the lock, unmounts the volume, and locks the
-// volume again: see unmountUnlocked.
-func mayBeDueToLock(err error) bool {
-	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
-}
+// perhapsDueToLock are the errors with which the mount manager may refuse to remove a mount point of
+// a locked volume. No source says whether the mount manager removes mount points of locked volumes.
+// After such a refusal, the caller gives up the lock, unmounts the volume, and locks the volume
+// again: see unmountUnlocked.
+var perhapsDueToLock = []winerr.Errno{winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady}
 
 // unmountUnlocked unmounts an unlocked volume, and then locks the volume. If the lock fails because
 // the volume has come into use meanwhile, unmountUnlocked mounts the volume again.

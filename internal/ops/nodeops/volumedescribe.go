@@ -166,7 +166,8 @@ func isDirty(ctx context.Context, h win.DeviceHandle) (bool, error) {
 // volume has errors.
 func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.RepairMode) (errorsFound bool, _ error) {
 	var result win.RepairResult
-	err := operation.Retry(ctx, repairTimeout, repairInterval, isUnknownVolume, func() (err error) {
+	unknownVolume := []winerr.Errno{winerr.ErrorRetry} // storage management doesn't know the volume yet
+	err := operation.Retry(ctx, repairTimeout, repairInterval, unknownVolume, func() (err error) {
 		result, err = v.sys.RepairVolume(ctx, string(id), mode)
 		return err
 	})
@@ -175,6 +176,3 @@ func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.Rep
 	}
 	return result != win.RepairNoErrors, err
 }
-
-// isUnknownVolume reports whether err means that storage management doesn't know a volume yet.
-func isUnknownVolume(err error) bool { return errors.Is(err, winerr.ErrorRetry) }

@@ -336,7 +336,7 @@ func (v *Volumes) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) (e
 func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	if errors.Is(err, winerr.ErrorWriteProtect) {
-		return nil // see opendisk.HasNothingToFlush
+		return nil // see nothingToFlush
 	}
 	if err != nil {
 		return err
@@ -348,11 +348,22 @@ func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
 // flushHandle flushes an open volume. It succeeds if the volume has nothing to flush.
 func flushHandle(ctx context.Context, h win.DeviceHandle) error {
 	err := h.Flush(ctx)
-	if opendisk.HasNothingToFlush(err) {
+	if winerr.IsAny(err, nothingToFlush...) {
 		return nil
 	}
 	return err
 }
+
+// nothingToFlush are the errors of a flush without unwritten data: the volume is write-protected, or
+// Windows lacks the request. Drivers without a cache need not handle the request. Windows has such a
+// driver for a raw volume, and for a volume whose file system is too damaged to be mounted;
+// unmounting must work for these volumes too.
+//
+// Windows reports write protection here or, since a flush needs the right to write, at the open of
+// the volume for writing.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/kernel/dispatchflushbuffers-routines
+var nothingToFlush = []winerr.Errno{winerr.ErrorWriteProtect, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported}
 
 // volumeObject names the volume in errors. An invalid volume id may contain any text.
 func volumeObject(id csiproxy.VolumeID) string { return "volume " + quote.Text(string(id)) }

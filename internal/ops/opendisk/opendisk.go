@@ -9,7 +9,6 @@ package opendisk
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,9 +112,11 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retr
 // openNumber opens the disk with the number n now.
 func openNumber(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (
 	h win.DeviceHandle, _ error) {
-	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
-		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)
-	}, func() (err error) {
+	if !retry {
+		return win.OpenDevice(ctx, sys, win.PhysicalDrive(n), access)
+	}
+	transient := []winerr.Errno{winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation}
+	err := operation.Retry(ctx, openTimeout, openInterval, transient, func() (err error) {
 		h, err = win.OpenDevice(ctx, sys, win.PhysicalDrive(n), access)
 		return err
 	})
@@ -175,10 +176,10 @@ func (hardware *Hardware) AskIdentifiers(ctx context.Context, h win.DeviceHandle
 
 // ignoreRefusal returns nil if err is the disk's refusal of a query, and err otherwise.
 func ignoreRefusal(err error) error {
-	if winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) || !errors.As(err, new(winerr.Errno)) {
-		return err
+	if winerr.IsAnswer(err) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Verify returns an error unless the disk is still in the node, under its number and with its

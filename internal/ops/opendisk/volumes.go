@@ -22,19 +22,6 @@ type Windows interface {
 	win.VolumeNames
 }
 
-// HasNothingToFlush reports whether err, from a flush, means there is no unwritten data: the volume
-// is write-protected, or Windows lacks the request. Drivers without a cache need not handle the
-// request. Windows has such a driver for a raw volume, and for a volume whose file system is too
-// damaged to be mounted; unmounting must work for these volumes too.
-//
-// Windows reports write protection here or, since a flush needs the right to write, at the open of
-// the volume for writing.
-//
-// Source: https://learn.microsoft.com/windows-hardware/drivers/kernel/dispatchflushbuffers-routines
-func HasNothingToFlush(err error) bool {
-	return winerr.IsAny(err, winerr.ErrorWriteProtect, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported)
-}
-
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of their partition.
 type Volumes map[uint32]string
 

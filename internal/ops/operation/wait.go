@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Polling configures the wait for a state without a notification.
@@ -61,14 +63,15 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 	}
 }
 
-// Retry calls f every interval until f succeeds, fails with a permanent error, or timeout is over.
-// It returns f's last error. If ctx ends first, Retry returns an error that wraps ctx's and f's
-// errors.
-func Retry(ctx context.Context, timeout, interval time.Duration, transient func(error) bool, f func() error) error {
+// Retry calls f every interval while f fails with a transient error, at most for timeout. Without
+// numbers in transient, every error is transient. Retry returns f's last error. If ctx ends first,
+// Retry returns an error that wraps ctx's and f's errors.
+func Retry(ctx context.Context, timeout, interval time.Duration, transient []winerr.Errno, f func() error) error {
 	var last error
 	_, err := Poll(ctx, Polling{Timeout: timeout, First: interval, Longest: interval}, func() (bool, error) {
 		last = f()
-		return last == nil || !transient(last), nil
+		isTransient := len(transient) == 0 || winerr.IsAny(last, transient...)
+		return last == nil || !isTransient, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, last)

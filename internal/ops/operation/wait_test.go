@@ -29,7 +29,7 @@ func TestRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, calls := time.Now(), 0
-				busy := func(err error) bool { return errors.Is(err, winerr.ErrorBusy) }
+				busy := []winerr.Errno{winerr.ErrorBusy}
 				err := operation.Retry(t.Context(), 10500*time.Millisecond, time.Second, busy, func() error {
 					calls++
 					return test.errs[min(calls, len(test.errs))-1]
@@ -51,7 +51,7 @@ func TestRetryGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		calls := 0
-		err := operation.Retry(ctx, time.Hour, time.Second, func(error) bool { return true }, func() error {
+		err := operation.Retry(ctx, time.Hour, time.Second, nil, func() error {
 			calls++
 			return winerr.ErrorBusy
 		})

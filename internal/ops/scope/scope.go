@@ -145,7 +145,7 @@ func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Dis
 		switch {
 		case err == nil:
 			disk.adapter, disk.hasAdapter = uint32(address.PortNumber), true
-		case !isAnswer(err):
+		case !winerr.IsAnswer(err):
 			return disk, err
 		}
 	}
@@ -205,11 +205,6 @@ func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name 
 		return "", err
 	}
 	return t.OwnerOfDisk(ctx, t.sys, &opendisk.Disk{DeviceHandle: h, Number: n, Hardware: hardware})
-}
-
-// isAnswer reports whether an error is the disk's answer to an unknown query.
-func isAnswer(err error) bool {
-	return errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) && !errors.Is(err, winerr.ErrorNotReady)
 }
 
 func needsAddress(driver Driver) bool {

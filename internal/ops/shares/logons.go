@@ -84,7 +84,7 @@ func (l *logOns) logOn(remote win.UNCPath, c csiproxy.SMBCredentials, path strin
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case isRefusal(err):
+	case csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated:
 		l.refuse(remote, path, err, id.account, id.credentials)
 		return explained(err)
 	case err == nil:
@@ -122,7 +122,7 @@ func (l *logOns) probe(path win.UNCPath, probe func() error) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.mapped[path.Root()] != id: // the answer is about an earlier mapping
-	case isRefusal(err):
+	case csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated:
 		l.refuse(path, "", err, account, keys...)
 	case err == nil && l.windows[share] != nil: // the session had gone, and Windows has logged on again
 		l.accept(account)
@@ -244,9 +244,6 @@ func (l *logOns) refused() (accounts int, heldBack uint64) {
 	}
 	return len(refused), l.heldBack
 }
-
-// isRefusal reports whether err means a server refuses the credentials of a log-on.
-func isRefusal(err error) bool { return csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated }
 
 // explained adds the throttling of log-ons to a refusal. Made and throttled log-ons get the same
 // text because Kubernetes makes an event of each new text.

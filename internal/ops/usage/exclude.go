@@ -105,18 +105,19 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 			file.Close()
 		}
 	}()
-	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error {
+	const lockedByOther = winerr.ErrorLockViolation
+	err = operation.Retry(ctx, excludeTimeout, excludeInterval, []winerr.Errno{lockedByOther}, func() error {
 		err := file.LockByte(ctx, offset)
-		switch {
-		case err == nil:
+		if err == nil {
 			isHeld = true
 			bytes.add(offset, file)
-		case isLocked(err) && bytes.join(offset): // another driver's call has locked the byte
+		}
+		if errors.Is(err, lockedByOther) && bytes.join(offset) { // another driver's call has locked the byte
 			return nil
 		}
 		return err
 	})
-	if isLocked(err) && ctx.Err() == nil {
+	if errors.Is(err, lockedByOther) && ctx.Err() == nil {
 		err = &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "another process of CSI Proxy is changing the " + kinds[k] + "; try again later",
@@ -127,9 +128,6 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 	}
 	return func() { bytes.leave(offset) }, nil
 }
-
-// isLocked reports whether err means another process has the byte locked.
-func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
 
 // openLockFile opens the lock file, and creates a missing file. The owner is checked unless this
 // process keeps the file open: KeepLockFile has then checked the same file.

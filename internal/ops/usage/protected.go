@@ -5,7 +5,6 @@ package usage
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -98,7 +97,7 @@ func (f *Finder) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error 
 	scsiAddress, err := disk.SCSIAddress(ctx)
 	address := &scsiAddress
 	if err != nil {
-		if !errors.As(err, new(winerr.Errno)) || winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) {
+		if !winerr.IsAnswer(err) {
 			return err
 		}
 		address = nil

@@ -104,7 +104,7 @@ func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 			continue
 		}
 		err = fmt.Errorf("%s %s: %w", s.what, s.path, err)
-		if !s.mayLack || !isNotOnDisk(err) {
+		if !s.mayLack || !winerr.IsAny(err, notOnDisk...) {
 			break
 		}
 		f.ignored, err = append(f.ignored, err), nil
@@ -164,13 +164,11 @@ func plainPath(path, windows string) string {
 	return path
 }
 
-// isNotOnDisk reports whether err, from a query for a file's place, means the file is on no disk:
-// the path is missing, the drive has no medium or is a drive without a disk, such as a DVD drive,
-// or the path has an unknown form.
-func isNotOnDisk(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) ||
-		winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady, winerr.ErrorInvalidName)
-}
+// notOnDisk are the errors of a query for the place of a file that is on no disk: the path is
+// missing, the drive has no medium or is a drive without a disk, such as a DVD drive, or the path
+// has an unknown form.
+var notOnDisk = []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound,
+	winerr.ErrorInvalidFunction, winerr.ErrorNotReady, winerr.ErrorInvalidName}
 
 // add adds the volume and the disks of a file.
 func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
@@ -187,7 +185,7 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		}
 		if s.mayLack {
 			// A page file in use may refuse the query. It then exists.
-			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
+			if _, err := sys.FileAttributes(ctx, s.path); winerr.IsAny(err, notOnDisk...) {
 				return err
 			}
 		}
@@ -221,17 +219,15 @@ func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) 
 		if err == nil {
 			f.mountPoints[path] = name
 		}
-		if err == nil || len(path) < len(root) || !isNoMountPoint(err) {
+		if err == nil || len(path) < len(root) || !winerr.IsAny(err, noMountPoint...) {
 			return name, err
 		}
 	}
 }
 
-// isNoMountPoint reports whether err, from a query for the volume mounted at a path, means there is
-// no volume: the path is missing, or is something else. For an error about a removed device, the
-// result is false.
-func isNoMountPoint(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) ||
-		winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,
-			winerr.ErrorDirectory, winerr.ErrorInvalidName) // a file, by either of the last two
-}
+// noMountPoint are the errors of a query for the volume mounted at a path, if there is no volume:
+// the path is missing, or is something else. The last two mean a file. Errors about a removed device
+// are excluded.
+var noMountPoint = []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound,
+	winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,
+	winerr.ErrorDirectory, winerr.ErrorInvalidName}

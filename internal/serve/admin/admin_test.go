@@ -39,9 +39,10 @@ func serve(t *testing.T, drain func(ctx context.Context, lasts time.Duration) in
 	simtest.Must(t, err)
 	// A pipe is free when the clients of the test before have closed it, too.
 	var l net.Listener
-	err = operation.Retry(t.Context(), time.Minute, time.Millisecond,
-		func(err error) bool { return errors.Is(err, pipe.ErrInUse) },
-		func() (err error) { l, err = claimed.Administrators().Listen(t.Context(), EndpointName); return err })
+	err = operation.Retry(t.Context(), time.Minute, time.Millisecond, nil, func() (err error) {
+		l, err = claimed.Administrators().Listen(t.Context(), EndpointName)
+		return err
+	})
 	simtest.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)

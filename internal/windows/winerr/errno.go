@@ -237,6 +237,12 @@ func IsGone(err error) bool {
 	return errors.As(err, &errno) && errno.Gone()
 }
 
+// IsAnswer reports whether err is the answer of a present device that refuses a query: a number, and
+// not of a device that has left or isn't ready.
+func IsAnswer(err error) bool {
+	return errors.As(err, new(Errno)) && !IsGone(err) && !errors.Is(err, ErrorNotReady)
+}
+
 // IsAny reports whether err is one of some numbers.
 func IsAny(err error, numbers ...Errno) bool {
 	return slices.ContainsFunc(numbers, func(n Errno) bool { return errors.Is(err, n) })

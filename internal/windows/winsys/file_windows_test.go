@@ -5,7 +5,6 @@ package winsys
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -233,8 +232,7 @@ func TestLockEndsWithProcess(t *testing.T) {
 	wantErrno(t, "while the second process has it", f.LockByte(t.Context(), 7), winerr.ErrorLockViolation)
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // which says that it was killed
-	err = operation.Retry(t.Context(), 10*time.Second, 10*time.Millisecond,
-		func(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) },
+	err = operation.Retry(t.Context(), 10*time.Second, 10*time.Millisecond, []winerr.Errno{winerr.ErrorLockViolation},
 		func() error { return f.LockByte(t.Context(), 7) })
 	if err != nil {
 		t.Errorf("after the second process has ended: %v", err)

@@ -5,7 +5,6 @@ package winsys
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -127,12 +126,10 @@ func createService(t *testing.T, name string, startType win.ServiceStartType, do
 	config := mgr.Config{DisplayName: name + " ☃", StartType: uint32(startType), Dependencies: needs}
 	var service *mgr.Service
 	// A service that a test before has deleted keeps its name until the last handle to it is closed.
-	must(t, operation.Retry(t.Context(), 30*time.Second, 10*time.Millisecond,
-		func(err error) bool { return errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) },
-		func() error {
-			service, err = manager.CreateService(name, program, config, asService, string(does), strings.Repeat("long", 500))
-			return err
-		}))
+	must(t, operation.Retry(t.Context(), 30*time.Second, 10*time.Millisecond, nil, func() error {
+		service, err = manager.CreateService(name, program, config, asService, string(does), strings.Repeat("long", 500))
+		return err
+	}))
 	t.Cleanup(func() {
 		if _, err := service.Control(controlEnd); err == nil {
 			awaitState(t, name, win.ServiceStopped)
