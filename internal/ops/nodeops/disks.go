@@ -341,13 +341,13 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
-	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
+	if volumes, err = h.PresentVolumes(ctx, d.sys, wanted); err != nil {
 		return nil, err
 	}
 	if len(volumes) < len(wanted) {
 		awaited, err := d.options.Users.MountsMissingVolume(ctx, h.Number)
 		if err == nil && awaited {
-			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
+			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout)
 		}
 		if err != nil {
 			return nil, err

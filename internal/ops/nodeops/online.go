@@ -92,7 +92,7 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 // mustChangeAgain reports whether a disk brought online in the wanted state has left the state.
 func mustChangeAgain(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) bool {
 	state, err := h.State(ctx)
-	return err == nil && mustChange(state, wanted)
+	return err == nil && opendisk.MustChange(state, wanted)
 }
 
 // onlineAttemptsOfCopy is how often a copy of an online disk is brought online before the refusal.
@@ -121,12 +121,6 @@ func IsRefusal(err error) bool {
 	return false
 }
 
-// mustChange reports whether a disk's state must change before use in the wanted state. WhileOnline
-// never makes a disk read-only: StageVolume does so earlier, after taking the disk offline.
-func mustChange(state, wanted win.DiskState) bool {
-	return state.Offline || state.ReadOnly && !wanted.ReadOnly
-}
-
 // bringOnline brings a disk online and, except for a disk wanted read-only, makes the disk
 // writable. It retries a change that Windows refuses, or accepts without effect, as for a newly
 // arrived disk.
@@ -135,7 +129,7 @@ func mustChange(state, wanted win.DiskState) bool {
 // offline), https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
 func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win.DiskState) error {
 	before, err := h.State(ctx)
-	if err != nil || !mustChange(before, wanted) {
+	if err != nil || !opendisk.MustChange(before, wanted) {
 		return err
 	}
 	state, accepted := before, 0
@@ -153,7 +147,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 		}
 		accepted++
 		state, err = h.State(ctx)
-		if err != nil || !mustChange(state, wanted) {
+		if err != nil || !opendisk.MustChange(state, wanted) {
 			return err
 		}
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; "+
@@ -212,7 +206,7 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 		if err != nil {
 			return err
 		}
-		volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
+		volumes, err = h.PresentVolumes(ctx, d.sys, opendisk.DataPartitions(layout))
 		if err != nil {
 			return err
 		}

@@ -349,13 +349,7 @@ func refuse(reason string) error {
 // starts again. layout is the disk's table.
 func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, wanted win.DiskState) (
 	opendisk.Volumes, error) {
-	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
-		state, err := h.State(ctx)
-		if err == nil && mustChange(state, wanted) {
-			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
-		}
-		return err
-	})
+	return h.AwaitVolumesInState(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, wanted)
 }
 
 // onlineGrace is how long a named volume may take to come online.

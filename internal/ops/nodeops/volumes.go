@@ -91,7 +91,7 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, 
 // arrived waits for the volumes of a disk's partitions, and returns the volumes in the partitions'
 // order.
 func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
-	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout, nil)
+	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout)
 	if err != nil {
 		return nil, err
 	}

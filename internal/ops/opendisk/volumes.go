@@ -25,83 +25,137 @@ type Windows interface {
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of their partition.
 type Volumes map[uint32]string
 
+// PresentVolumes returns the present volumes of some partitions of the disk. If a volume is missing
+// and a volume of the node fails to answer, the error is csiproxy.ErrUnavailable: the silent volume
+// may be the missing one.
+func (d *Disk) PresentVolumes(ctx context.Context, sys Windows, partitions []uint32) (Volumes, error) {
+	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+	if err := search.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.Verify(ctx); err != nil {
+		return nil, err
+	}
+	if search.isUncertain {
+		return search.complete()
+	}
+	return search.found, nil
+}
+
 // AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time after
 // their partitions, and AwaitVolumes waits for missing volumes, at most for timeout. If a volume is
 // still missing, the error is csiproxy.ErrUnavailable.
 //
-// If timeout is 0, AwaitVolumes returns the present volumes without waiting. The error is then
-// csiproxy.ErrUnavailable only if a volume is missing and a volume of the node fails to answer: the
-// silent volume may be the missing one.
-//
-// Before each check AwaitVolumes calls keep, if keep is non-nil. An error of keep ends the wait.
-//
-// The check finds volumes by the number of the disk, and then verifies the number of the disk.
-func (d *Disk) AwaitVolumes(
-	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, keep func() error,
-) (Volumes, error) {
-	var found Volumes
-	begun, allAnswered := time.Now(), true
-	// Most volumes arrive before the first search, which opens all volumes of the node.
-	var search time.Time
-	interval := firstSearch
-	if timeout > 0 {
-		search = time.Now().Add(interval)
-	}
-	check := func() (bool, error) {
-		if keep != nil {
-			if err := keep(); err != nil {
-				return false, err
-			}
+// Each check finds volumes by the number of the disk, and then verifies the number of the disk.
+func (d *Disk) AwaitVolumes(ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration) (Volumes, error) {
+	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+	err := search.await(ctx, timeout, func() error {
+		if err := search.run(ctx); err != nil {
+			return err
 		}
-		var err error
-		if found, err = volumesOfPartitions(ctx, sys, d.Number, partitions); err != nil {
-			return false, err
-		}
-		if now := time.Now(); len(found) < len(partitions) && !now.Before(search) {
-			search, interval = now.Add(interval), 2*interval
-			silentTimeout := max(now.Sub(begun), firstSearch) / 5
-			if found, allAnswered, err = searchVolumes(ctx, sys, d.Number, partitions, silentTimeout); err != nil {
-				return false, err
-			}
-		}
-		// Where keep checks the disk's state each time, a single verification of the disk at the
-		// end is enough.
-		if len(found) < len(partitions) && keep != nil {
-			return false, nil
-		}
-		return len(found) == len(partitions), d.Verify(ctx)
-	}
-	complete, err := check()
-	if err == nil && !complete && timeout > 0 {
-		complete, err = d.await(ctx, sys, timeout, check)
-	}
-	if err == nil && !complete && keep != nil {
-		err = d.Verify(ctx)
-	}
+		return d.Verify(ctx)
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range partitions {
-		if _, ok := found[p]; !ok && (timeout > 0 || !allAnswered) {
+	return search.complete()
+}
+
+// AwaitVolumesInState is AwaitVolumes for a disk that was brought to the wanted state. If the disk
+// leaves the state during the wait, the error is csiproxy.ErrUnavailable. A disk that leaves the
+// node also ends the wait, and the disk is verified once at the end.
+func (d *Disk) AwaitVolumesInState(
+	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, wanted win.DiskState,
+) (Volumes, error) {
+	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+	err := search.await(ctx, timeout, func() error {
+		state, err := d.State(ctx)
+		if err != nil {
+			return err
+		}
+		if MustChange(state, wanted) {
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
+		}
+		return search.run(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Verify(ctx); err != nil {
+		return nil, err
+	}
+	return search.complete()
+}
+
+// MustChange reports whether a disk's state must change before use in the wanted state. A disk is
+// never made read-only for use: StageVolume does so earlier, after taking the disk offline.
+func MustChange(state, wanted win.DiskState) bool {
+	return state.Offline || state.ReadOnly && !wanted.ReadOnly
+}
+
+// volumeSearch finds the volumes of some partitions of a disk.
+type volumeSearch struct {
+	disk       *Disk
+	sys        Windows
+	partitions []uint32
+	begun      time.Time
+
+	// next is when all volumes of the node may be searched, and interval the time to the search
+	// after that.
+	next     time.Time
+	interval time.Duration
+
+	found       Volumes
+	isUncertain bool // a silent volume of the node may be missing from found
+}
+
+// run finds the volumes that are present now.
+func (s *volumeSearch) run(ctx context.Context) (err error) {
+	s.found, err = volumesOfPartitions(ctx, s.sys, s.disk.Number, s.partitions)
+	if err != nil || s.isComplete() {
+		return err
+	}
+	now := time.Now()
+	if now.Before(s.next) {
+		return nil
+	}
+	s.next, s.interval = now.Add(s.interval), 2*s.interval
+	silentTimeout := max(now.Sub(s.begun), firstSearch) / 5
+	var allAnswered bool
+	s.found, allAnswered, err = searchVolumes(ctx, s.sys, s.disk.Number, s.partitions, silentTimeout)
+	s.isUncertain = !allAnswered
+	return err
+}
+
+func (s *volumeSearch) isComplete() bool { return len(s.found) == len(s.partitions) }
+
+// complete returns the volumes of all partitions. If a volume is missing, the error is
+// csiproxy.ErrUnavailable.
+func (s *volumeSearch) complete() (Volumes, error) {
+	for _, p := range s.partitions {
+		if s.found[p] == "" {
 			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
 		}
 	}
-	return found, nil
+	return s.found, nil
 }
 
 // withNotices is the interval between two checks if Windows sends notices. A long interval is
 // enough: most volumes come with a notice, which triggers a check at once.
 const withNotices = 250 * time.Millisecond
 
-// await calls check until check returns true, and then returns true. After timeout, await returns
-// false. It calls check when Windows reports the volumes of the disk ready, at each notice of
-// Windows about a volume that arrived or left, and also at intervals: several changes may give one
-// notice, some changes give none, a volume may need a moment after its notice, and Windows may
-// refuse to tell.
-func (d *Disk) await(ctx context.Context, sys Windows, timeout time.Duration, check func() (bool, error)) (bool, error) {
+// await calls check, which runs the search, until the search is complete, at most for timeout. It
+// calls check when Windows reports the volumes of the disk ready, at each notice of Windows about a
+// volume that arrived or left, and also at intervals: several changes may give one notice, some
+// changes give none, a volume may need a moment after its notice, and Windows may refuse to tell.
+func (s *volumeSearch) await(ctx context.Context, timeout time.Duration, check func() error) error {
+	s.next, s.interval = s.begun.Add(firstSearch), firstSearch
+	if err := check(); err != nil || s.isComplete() {
+		return err
+	}
 	ready := make(chan struct{})
 	polling := operation.Polling{Timeout: timeout, Ready: ready}
-	arrived, stop, err := sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
+	arrived, stop, err := s.sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
 	if err == nil {
 		defer stop()
 		polling.Wake, polling.First = arrived, withNotices
@@ -119,21 +173,24 @@ func (d *Disk) await(ctx context.Context, sys Windows, timeout time.Duration, ch
 		case <-time.After(cancelTimeout):
 		}
 	}()
-	return operation.Poll(ctx, polling, func() (bool, error) {
-		isThere, err := check()
-		if err == nil && !isThere && waited == nil {
+	_, err = operation.Poll(ctx, polling, func() (bool, error) {
+		if err := check(); err != nil || s.isComplete() {
+			return true, err
+		}
+		if waited == nil {
 			waited = make(chan operation.Outcome[struct{}], 1)
 			go func() {
 				waited <- operation.Catch(func() (none struct{}, err error) {
-					if err = d.awaitReady(waiting, sys); err == nil {
+					if err = s.disk.awaitReady(waiting, s.sys); err == nil {
 						close(ready)
 					}
 					return none, err
 				})
 			}()
 		}
-		return isThere, err
+		return false, nil
 	})
+	return err
 }
 
 // cancelTimeout is how long await waits for the end of a cancelled call. Whether Windows can cancel
@@ -225,7 +282,7 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 
 // firstSearch is the time to the first search, and from there to the second; the interval then
 // doubles. The interval is long because a search opens all volumes of the node, and most volumes
-// arrive before. If the timeout is 0, the first search starts at once.
+// arrive before. PresentVolumes searches at once.
 const firstSearch = time.Second
 
 func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
