@@ -124,15 +124,6 @@ func checks() []check {
 	}
 }
 
-// Names returns the names of all checks, in the order of their findings.
-func Names() []string {
-	var names []string
-	for _, c := range checks() {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // Examine makes all checks, and returns at least one finding of each. A check that takes
 // longer than 20 seconds is unknown.
 func Examine(ctx context.Context, n *Node) []Finding {
