@@ -134,7 +134,7 @@ func (l *Locker) acquire(ctx context.Context, k kind, name string) (taken *lock,
 	return l.acquireOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
 }
 
-// acquireOf is take for an object with an owner.
+// acquireOf is acquire for an object with an owner.
 func (l *Locker) acquireOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
 	offset, held := byteOf(k, name), l.options.Shared.held
 	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), keyOf(offset), kinds[k]+" "+quote.Text(name))

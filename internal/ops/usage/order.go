@@ -38,7 +38,7 @@ package usage
 //
 //	disk < volume, server < share
 //
-// The locks of iSCSI targets come before all of these (packages staging and initiator). Held
+// The locks of iSCSI targets come before all of these (packages nodeops and initiator). Held
 // directories and links come last. A call waits at most a second for a directory or link held by
 // another call, and also for a lock while it holds a directory or link.
 type kind int
