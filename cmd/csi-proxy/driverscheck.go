@@ -243,7 +243,7 @@ func (c *driversCheck) checkEntry(i int) {
 		own.Portals = append(own.Portals, csiproxy.ISCSIPortal(portal))
 	}
 	c.ofDrivers = append(c.ofDrivers, own)
-	if c.options.pipeSecurity != pipe.DefaultSecurityDescriptor() {
+	if c.options.pipeSecurity != pipe.DefaultSecurityDescriptor {
 		entry.PipeSecurity = cmp.Or(entry.PipeSecurity, c.options.pipeSecurity)
 	}
 	entry.PipeSecurity = cmp.Or(entry.PipeSecurity, pipe.DriverSecurityDescriptor())

@@ -187,7 +187,7 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 			"account (Kerberos), so that all pods with the share act as the node")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
-	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
+	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor,
 		"the security descriptor, in `SDDL`, of the named pipes; the default lets SYSTEM and the\n"+
 			"Administrators connect. Who may connect owns the node. The daemon's own account needs all\n"+
 			"rights (GA); give other clients 0x12019b, since more would let them pose as the daemon")

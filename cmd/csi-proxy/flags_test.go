@@ -28,7 +28,7 @@ func TestParseFlags(t *testing.T) {
 		Options:        nodeops.Options{KubeletPath: `C:\var\lib\kubelet`, SilentDiskTimeout: 5 * time.Second},
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
-		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
+		pipeSecurity:   pipe.DefaultSecurityDescriptor,
 		maxCalls:       1024,
 		gracePeriod:    25 * time.Second,
 		logFormat:      formatText,

@@ -153,7 +153,7 @@ func testOptions(t *testing.T) options {
 	return options{
 		node:         nodeSimulated,
 		endpointDir:  endpointDir(t),
-		pipeSecurity: pipe.DefaultSecurityDescriptor(),
+		pipeSecurity: pipe.DefaultSecurityDescriptor,
 		gracePeriod:  time.Minute,
 	}
 }

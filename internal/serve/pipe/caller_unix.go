@@ -32,8 +32,11 @@ func nobodyListens(err error) bool {
 // serviceOf returns the Windows service of a process.
 func serviceOf(uint32) string { return "" }
 
-func server(ctx context.Context, address string) (process uint32, program string, err error) {
-	c, err := dial(ctx, address)
+// Server returns the id and the program of the process that listens at address. Unknown values are
+// 0 or empty. Server connects for this purpose, and sends nothing. If the endpoint is free, the
+// error is fs.ErrNotExist or, for a stale socket, the error of the connect.
+func Server(ctx context.Context, address string) (process uint32, program string, err error) {
+	c, err := Dial(ctx, address)
 	if err != nil {
 		return 0, "", err
 	}

@@ -20,44 +20,10 @@ import (
 // ErrInUse is returned for endpoints served by another process.
 var ErrInUse = errors.New("in use by another process")
 
-// Address returns the address of the endpoint with a name. For csi-proxy-disk-v1 the address on
-// Windows is `\\.\pipe\csi-proxy-disk-v1`; dir is ignored, because Windows has one place for all
-// pipes. Elsewhere the address is /run/csi-proxy/csi-proxy-disk-v1.sock, with the dir
-// /run/csi-proxy.
-func Address(dir, name string) string {
-	return address(dir, name)
-}
-
-// DefaultDir returns the default endpoint directory of daemon and clients: empty on Windows;
-// elsewhere /run/csi-proxy for root. Another user has a private directory, below $XDG_RUNTIME_DIR
-// if set.
-func DefaultDir() string {
-	return defaultDir()
-}
-
-// MkdirTemp makes a new directory for sockets, such as the sockets of a test. The directory is
-// below the system's directory for temporary files or, if the path would be too long for sockets,
-// below /tmp.
-func MkdirTemp(pattern string) (string, error) {
-	return mkdirTemp(pattern)
-}
-
-// Dial connects to the endpoint at address, a result of Address.
-func Dial(ctx context.Context, address string) (net.Conn, error) {
-	return dial(ctx, address)
-}
-
-// Server returns the id and the program of the process that listens at address. Unknown values are
-// 0 or empty. Server connects for this purpose, and sends nothing. If the endpoint is free, the
-// error is fs.ErrNotExist or, for a stale socket, the error of the connect.
-func Server(ctx context.Context, address string) (process uint32, program string, err error) {
-	return server(ctx, address)
-}
-
 // Held returns ErrInUse with the name of the process that listens at address, or nil for a free
 // endpoint. In doubt, the endpoint counts as held.
 func Held(ctx context.Context, address string) error {
-	process, program, err := server(ctx, address)
+	process, program, err := Server(ctx, address)
 	switch {
 	case nobodyListens(err):
 		return nil
@@ -96,32 +62,12 @@ func describe(process uint32, program string) string {
 // Windows, which has no endpoint directories, dir must be empty; Claim always succeeds there, and
 // Listen detects other servers.
 func Claim(dir string) (*Claimed, error) {
-	return ClaimGuarded(dir, DefaultSecurityDescriptor())
-}
-
-// DefaultSecurityDescriptor returns the default guard of the endpoints, in the form of
-// CheckSecurityDescriptor: on Windows SYSTEM and the Administrators may connect. Elsewhere the
-// descriptor is empty: sockets have owners.
-func DefaultSecurityDescriptor() string {
-	return defaultSecurityDescriptor
-}
-
-// DriverSecurityDescriptor returns the default guard of the endpoints of one driver. On Windows its
-// containers, which run as an Administrator, may connect, but not change the access list.
-func DriverSecurityDescriptor() string {
-	return driverSecurityDescriptor()
-}
-
-// CheckSecurityDescriptor returns an error for an invalid guard of an endpoint. On Windows, a valid
-// guard is a security descriptor with an access list, in the security descriptor definition
-// language (SDDL). Elsewhere only the empty string is valid.
-func CheckSecurityDescriptor(sddl string) error {
-	return checkSecurityDescriptor(sddl)
+	return ClaimGuarded(dir, DefaultSecurityDescriptor)
 }
 
 // ClaimGuarded is Claim for endpoints guarded by a security descriptor.
 func ClaimGuarded(dir, sddl string) (*Claimed, error) {
-	if err := checkSecurityDescriptor(sddl); err != nil {
+	if err := CheckSecurityDescriptor(sddl); err != nil {
 		return nil, err
 	}
 	c, err := claim(dir, sddl)

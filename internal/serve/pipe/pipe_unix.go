@@ -28,9 +28,13 @@ const lockName = "csi-proxy.lock"
 // BSD systems, including a final NUL.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-func address(dir, name string) string { return filepath.Join(dir, name+".sock") }
+// Address returns the address of the endpoint with a name: for csi-proxy-disk-v1 and the dir
+// /run/csi-proxy, the address is /run/csi-proxy/csi-proxy-disk-v1.sock.
+func Address(dir, name string) string { return filepath.Join(dir, name+".sock") }
 
-func defaultDir() string {
+// DefaultDir returns the default endpoint directory of daemon and clients: /run/csi-proxy for root.
+// Another user has a private directory, below $XDG_RUNTIME_DIR if set.
+func DefaultDir() string {
 	if os.Geteuid() == 0 {
 		return "/run/csi-proxy"
 	}
@@ -50,7 +54,10 @@ func dirOfUser(uid int) string {
 // directory's name unique.
 const maxNameLength = 60
 
-func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp(tempDir(pattern), pattern) }
+// MkdirTemp makes a new directory for sockets, such as the sockets of a test. The directory is
+// below the system's directory for temporary files or, if the path would be too long for sockets,
+// below /tmp.
+func MkdirTemp(pattern string) (string, error) { return os.MkdirTemp(tempDir(pattern), pattern) }
 
 // tempDir returns the directory for temporary files, or /tmp if the path of a socket in its
 // directory name would be too long.
@@ -61,7 +68,8 @@ func tempDir(name string) string {
 	return "/tmp"
 }
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
+// Dial connects to the endpoint at address, a result of Address.
+func Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err := checkPath(address); err != nil {
 		return nil, err
 	}
@@ -82,12 +90,15 @@ type claimed struct {
 	lock *os.File
 }
 
-// defaultSecurityDescriptor is empty: the mode of a socket guards the socket.
-const defaultSecurityDescriptor = ""
+// DefaultSecurityDescriptor is empty: the mode of a socket guards the socket.
+const DefaultSecurityDescriptor = ""
 
-func driverSecurityDescriptor() string { return defaultSecurityDescriptor }
+// DriverSecurityDescriptor is the DefaultSecurityDescriptor.
+func DriverSecurityDescriptor() string { return DefaultSecurityDescriptor }
 
-func checkSecurityDescriptor(sddl string) error {
+// CheckSecurityDescriptor returns an error for an invalid guard of an endpoint. Only the empty string
+// is valid.
+func CheckSecurityDescriptor(sddl string) error {
 	if sddl != "" {
 		return fmt.Errorf("security descriptor %q: this system is %s, whose sockets have none", sddl, runtime.GOOS)
 	}
@@ -153,7 +164,7 @@ func (c claimed) administrators() claimed { return c }
 func (c claimed) guardedBy(string) claimed { return c }
 
 func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
-	path := address(c.dir, name)
+	path := Address(c.dir, name)
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
@@ -199,7 +210,7 @@ func removeStale(ctx context.Context, path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("listen on %s: the path is a file, and not a socket: remove it", path)
 	}
-	conn, err := dial(ctx, path)
+	conn, err := Dial(ctx, path)
 	if err == nil {
 		return errors.Join(fmt.Errorf("listen on %s: %w", path, ErrInUse), conn.Close())
 	}

@@ -17,21 +17,21 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// defaultSecurityDescriptor admits only SYSTEM and the Administrators, regardless of a parent
+// DefaultSecurityDescriptor admits only SYSTEM and the Administrators, regardless of a parent
 // object (P, protected). The operations behind a pipe format disks and store credentials: the right
 // to connect amounts to owning the node. Processes of a container connect as the container's
 // account: ContainerAdministrator is an Administrator here, ContainerUser is not.
 //
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
-const defaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
+const DefaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
 
-// driverSecurityDescriptor gives the Administrators the right to connect (0x12019b), and all rights
-// only to SYSTEM and the account of this process. Who may change the list can refuse the daemon its
-// own pipe. OW takes that right from the pipe's owner: what SYSTEM makes belongs to the
-// Administrators.
+// DriverSecurityDescriptor returns the default guard of the endpoints of one driver. Its containers,
+// which run as an Administrator, have the right to connect (0x12019b). Only SYSTEM and the account of
+// this process have all rights: who may change the list can refuse the daemon its own pipe. OW takes
+// that right from the pipe's owner: what SYSTEM makes belongs to the Administrators.
 //
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/well-known-sids
-func driverSecurityDescriptor() string {
+func DriverSecurityDescriptor() string {
 	account := "SY"
 	if user, err := windows.GetCurrentProcessToken().GetTokenUser(); err == nil { // else it is likely SYSTEM
 		account = user.User.Sid.String()
@@ -39,7 +39,9 @@ func driverSecurityDescriptor() string {
 	return "D:P(A;;GA;;;SY)(A;;GA;;;" + account + ")(A;;0x12019b;;;BA)(A;;RC;;;OW)"
 }
 
-func checkSecurityDescriptor(sddl string) error {
+// CheckSecurityDescriptor returns an error for an invalid guard of an endpoint. A valid guard is a
+// security descriptor with an access list, in the security descriptor definition language (SDDL).
+func CheckSecurityDescriptor(sddl string) error {
 	descriptor, err := windows.SecurityDescriptorFromString(sddl)
 	if err == nil {
 		err = checkAccessList(descriptor)
@@ -64,13 +66,19 @@ func checkAccessList(descriptor *windows.SECURITY_DESCRIPTOR) error {
 // messages are passed in pieces.
 const bufferSize = 4 << 10
 
-func address(_, name string) string { return `\\.\pipe\` + name }
+// Address returns the address of the endpoint with a name: for csi-proxy-disk-v1, the address is
+// `\\.\pipe\csi-proxy-disk-v1`. The directory is ignored, because Windows has one place for all
+// pipes.
+func Address(_, name string) string { return `\\.\pipe\` + name }
 
-func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp("", pattern) }
+// MkdirTemp makes a new directory for temporary files.
+func MkdirTemp(pattern string) (string, error) { return os.MkdirTemp("", pattern) }
 
-func defaultDir() string { return "" }
+// DefaultDir returns the default endpoint directory of daemon and clients, which is empty.
+func DefaultDir() string { return "" }
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
+// Dial connects to the endpoint at address, a result of Address.
+func Dial(ctx context.Context, address string) (net.Conn, error) {
 	// The server gets an anonymous token, so a process squatting on a pipe's name can't act as the
 	// clients.
 	return winio.DialPipeContext(ctx, address)
@@ -87,7 +95,7 @@ func claim(dir, sddl string) (claimed, error) {
 
 func (claimed) release() error { return nil }
 
-func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
+func (claimed) administrators() claimed { return claimed{DefaultSecurityDescriptor} }
 
 func (claimed) guardedBy(sddl string) claimed { return claimed{sddl} }
 
@@ -101,7 +109,7 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 	// ListenPipe makes the first instance of the pipe or fails. Therefore the daemon can neither
 	// join an earlier process's pipe, nor be impersonated by its owner. Clients of other machines
 	// are refused.
-	l, err := listenPipe(address("", name), &winio.PipeConfig{
+	l, err := listenPipe(Address("", name), &winio.PipeConfig{
 		SecurityDescriptor: c.securityDescriptor,
 		InputBufferSize:    bufferSize,
 		OutputBufferSize:   bufferSize,
@@ -111,10 +119,10 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 	if errors.Is(err, fs.ErrPermission) {
 		ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 		defer cancel()
-		return nil, cmp.Or(Held(ctx, address("", name)), fmt.Errorf("listen on %s: %w (%w)", address("", name), ErrInUse, err))
+		return nil, cmp.Or(Held(ctx, Address("", name)), fmt.Errorf("listen on %s: %w (%w)", Address("", name), ErrInUse, err))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
+		return nil, fmt.Errorf("listen on %s: %w", Address("", name), err)
 	}
 	return listener{l}, nil
 }
@@ -134,11 +142,12 @@ type conn struct{ net.Conn }
 
 func nobodyListens(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// server returns the process that made the pipe.
+// Server returns the id and the program of the process that made the pipe at address. Server connects
+// for this purpose, and sends nothing. If the endpoint is free, the error is fs.ErrNotExist.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeserverprocessid
-func server(ctx context.Context, address string) (process uint32, program string, err error) {
-	c, err := dial(ctx, address)
+func Server(ctx context.Context, address string) (process uint32, program string, err error) {
+	c, err := Dial(ctx, address)
 	if err != nil {
 		return 0, "", err
 	}

@@ -82,7 +82,7 @@ func TestDirectoryIsRefused(t *testing.T) {
 
 func TestCheckSecurityDescriptor(t *testing.T) {
 	for sddl, valid := range map[string]bool{
-		DefaultSecurityDescriptor():         true,
+		DefaultSecurityDescriptor:           true,
 		DriverSecurityDescriptor():          true,
 		"D:P(A;;GA;;;SY)(A;;0x12019b;;;BU)": true,
 		"D:":                                true, // nobody
