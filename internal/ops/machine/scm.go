@@ -99,9 +99,10 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 		}
 		for _, dependent := range dependents {
 			err := stop(ctx, m, log, dependent)
-			gone := errors.Is(err, winerr.ErrorServiceDoesNotExist)
-			again := errors.Is(err, winerr.ErrorDependentServicesRunning) // left to the next round
-			if err != nil && !gone && !again {
+			if winerr.IsAny(err, winerr.ErrorServiceDoesNotExist, winerr.ErrorDependentServicesRunning) {
+				continue // the service has gone, or is left to the next round
+			}
+			if err != nil {
 				return &csiproxy.Error{Object: "dependent service " + dependent, Err: err}
 			}
 		}
@@ -127,7 +128,10 @@ func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) er
 			}
 			return err == nil, err
 		}
-		if s.State == win.ServiceStopPending || asked == maxAsked || asked > 0 && time.Since(last) < askAgain {
+		if s.State == win.ServiceStopPending || asked == maxAsked {
+			return false, nil
+		}
+		if asked > 0 && time.Since(last) < askAgain {
 			return false, nil
 		}
 		err = m.StopService(ctx, name)

@@ -33,8 +33,8 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 		return "", err
 	}
 	descriptor := d.Hardware.Descriptor
-	if isNamed(descriptor.VendorID, hyperVVendor) || isNamed(descriptor.ProductID, hyperVIDE) ||
-		d.Hardware.DescriptorErr != nil {
+	isOfHyperV := isNamed(descriptor.VendorID, hyperVVendor) || isNamed(descriptor.ProductID, hyperVIDE)
+	if isOfHyperV || d.Hardware.DescriptorErr != nil {
 		return "", &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "Windows doesn't say where the disk is attached, so it may be Azure's temporary disk"}
 	}
@@ -65,8 +65,9 @@ func IsAzureData(descriptor win.DeviceDescriptor, text string, address *win.SCSI
 			Location: csiproxy.Location{NVMeNamespace: uint32(address.LUN) + 1}}.AzureLUN()
 		return ok
 	}
-	if descriptor.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||
-		!isNamed(descriptor.VendorID, hyperVVendor) || !isNamed(descriptor.ProductID, hyperVProduct) {
+	isOfHyperV := isNamed(descriptor.VendorID, hyperVVendor) && isNamed(descriptor.ProductID, hyperVProduct)
+	isFile := descriptor.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text)
+	if isFile || !isOfHyperV {
 		return false
 	}
 	location := place.Parse(text)

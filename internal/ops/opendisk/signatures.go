@@ -251,8 +251,11 @@ func (m contents) hasTable() bool {
 	}
 	for entry := range slices.Chunk(b[446:510], 16) {
 		kind, start := entry[4], binary.LittleEndian.Uint32(entry[8:])
+		if start == 0 {
+			continue
+		}
 		isContainer := kind == 0x05 || kind == 0x0F || kind == 0xEE // extended, extended beyond 8 GB, protective
-		if start > 0 && (isContainer || win.HasVolumeInMBR(kind)) {
+		if isContainer || win.HasVolumeInMBR(kind) {
 			return true
 		}
 	}
@@ -264,10 +267,13 @@ func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 &&
 // bootSector names the file system of a partition, given the partition's first sector. The short
 // names of FAT count only if the sector ends like a boot sector.
 func bootSector(b []byte) string {
-	ended := endsAsBootSector(b)
+	ofNames := offsets{nameOffset}
+	if endsAsBootSector(b) {
+		ofNames = append(ofNames, fat16Offset, fat32Offset)
+	}
 	for _, s := range signatures {
 		for _, offset := range s.offsets {
-			if (offset == nameOffset || ended && (offset == fat16Offset || offset == fat32Offset)) && s.found(from(b, offset)) {
+			if slices.Contains(ofNames, offset) && s.found(from(b, offset)) {
 				return s.name + " where a partition usually begins"
 			}
 		}

@@ -218,11 +218,9 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 	found := make(Volumes)
 	for _, p := range partitions {
 		name, err := VolumeOfPartition(ctx, sys, n, p)
-		refused := errors.As(err, new(winerr.Errno))
-		switch {
-		case err == nil:
+		if err == nil {
 			found[p] = name
-		case !refused:
+		} else if !errors.As(err, new(winerr.Errno)) {
 			return nil, err
 		}
 	}
@@ -264,8 +262,8 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 		return volumeNumber(ctx, sys, name)
 	}) {
 		number, err := outcome.Get()
-		if err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n &&
-			slices.Contains(partitions, number.PartitionNumber) {
+		isOnDisk := err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n
+		if isOnDisk && slices.Contains(partitions, number.PartitionNumber) {
 			found[number.PartitionNumber] = name
 		}
 		if len(found) == len(partitions) {

@@ -83,12 +83,14 @@ var (
 // hangs on each of its paths. For all other paths the object is the path itself.
 func pathObject(path string) object {
 	rest, ok := strings.CutPrefix(path, `\\`)
-	switch {
-	case !ok, strings.HasPrefix(rest, `.\`):
-	case !strings.HasPrefix(rest, `?\`):
+	if !ok || strings.HasPrefix(rest, `.\`) {
+		return object{name: path}
+	}
+	if !strings.HasPrefix(rest, `?\`) {
 		server, _, _ := strings.Cut(rest, `\`)
 		return object{`\\` + strings.ToLower(server), true}
-	case len(rest) > 9 && strings.EqualFold(rest[:9], `?\Volume{`):
+	}
+	if len(rest) > 9 && strings.EqualFold(rest[:9], `?\Volume{`) {
 		volume, _, _ := strings.Cut(rest[2:], `\`)
 		return object{name: `\\?\` + volume}
 	}

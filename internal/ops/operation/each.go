@@ -127,18 +127,16 @@ func join(errs []error) error {
 			different = append(different, err)
 		}
 	}
-	others := 0
 	var named []error
-	for i, err := range different {
-		n := count[err.Error()]
-		switch {
-		case i >= mostJoined:
-			others += n
-		case n > 1:
-			named = append(named, fmt.Errorf("%w (%d times)", err, n))
-		default:
-			named = append(named, err)
+	for _, err := range different[:min(mostJoined, len(different))] {
+		if n := count[err.Error()]; n > 1 {
+			err = fmt.Errorf("%w (%d times)", err, n)
 		}
+		named = append(named, err)
+	}
+	others := 0
+	for _, err := range different[len(named):] {
+		others += count[err.Error()]
 	}
 	if others > 0 {
 		named = append(named, fmt.Errorf("and %d errors more", others))

@@ -61,9 +61,11 @@ func UntilReady(ctx context.Context, precondition, change func() error) error {
 // ErrorInvalidParameter and ErrorNotSupported by package winsys. Whether the other results pass is
 // undocumented. 43006 ("read only") does: https://github.com/dsccommunity/StorageDsc/issues/85
 func IsFinal(err error) bool {
-	if winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction, winerr.FVELockedVolume,
-		winerr.WBEMInvalidNamespace, winerr.WBEMInvalidClass) ||
-		winerr.IsGone(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if winerr.IsGone(err) || winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction,
+		winerr.FVELockedVolume, winerr.WBEMInvalidNamespace, winerr.WBEMInvalidClass) {
+		return true
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	return !errors.As(err, new(winerr.Errno)) && csiproxy.KindOf(err) != csiproxy.ErrUnavailable

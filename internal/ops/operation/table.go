@@ -252,13 +252,14 @@ func (t *table) check() {
 	defer t.mu.Unlock()
 	for _, calls := range t.objects {
 		for _, c := range calls {
-			switch {
-			case c.overdue:
-			case c.late:
-				t.noteOverdue(c)
-			default:
-				c.late = time.Since(c.Since) >= overdueAfter(c.Name)
+			if c.overdue {
+				continue
 			}
+			if c.late {
+				t.noteOverdue(c)
+				continue
+			}
+			c.late = time.Since(c.Since) >= overdueAfter(c.Name)
 		}
 	}
 	t.watching = false

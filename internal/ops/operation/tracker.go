@@ -55,7 +55,11 @@ func (t *Tracker) Oldest() (oldest Call, ok bool) {
 		oldest, ok = t.calls[0].Call, true
 	}
 	for _, other := range t.waits {
-		if c, waits := other.Oldest(); waits && (!ok || c.Since.Before(oldest.Since)) {
+		c, waits := other.Oldest()
+		if !waits {
+			continue
+		}
+		if !ok || c.Since.Before(oldest.Since) {
 			oldest, ok = c, true
 		}
 	}

@@ -132,7 +132,10 @@ func (m *Mappings) holders(ctx context.Context, remote win.UNCPath) ([]holder, e
 	var onShare, elsewhere []holder
 	for _, mapping := range mappings {
 		other, err := win.ParseUNC(mapping.RemotePath)
-		if err != nil || other.Server() != remote.Server() || isPlain(mapping, remote.Share()) {
+		if err != nil || other.Server() != remote.Server() {
+			continue
+		}
+		if isPlain(mapping, remote.Share()) {
 			continue
 		}
 		isOurs, err := m.isOurs(ctx, mapping)

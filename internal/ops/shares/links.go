@@ -75,7 +75,8 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 		return false, err
 	}
 	credentials := m.logOns.compare(wanted.remote, wanted.credentials)
-	if wanted.Staging && (credentials == otherPassword || credentials == otherUser) {
+	hasOther := credentials == otherPassword || credentials == otherUser
+	if wanted.Staging && hasOther {
 		return false, nil
 	}
 	m.requests.clear(share)

@@ -208,10 +208,11 @@ func (l *logOns) compare(remote win.UNCPath, c csiproxy.SMBCredentials) comparis
 	if id == nil {
 		return unknownCredentials
 	}
-	switch given := l.identity(remote, c); {
-	case *id == *given:
+	given := l.identity(remote, c)
+	if *id == *given {
 		return sameCredentials
-	case id.account == given.account:
+	}
+	if id.account == given.account {
 		return otherPassword
 	}
 	return otherUser

@@ -178,10 +178,10 @@ func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error)
 			file.Close()
 		}
 	}()
-	switch private, err = file.Private(ctx); {
-	case err != nil:
+	if private, err = file.Private(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	case !private:
+	}
+	if !private {
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"%s is owned by, or open to, accounts other than SYSTEM and the Administrators; remove it", path)
 	}

@@ -298,7 +298,8 @@ func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*Lock
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	v, err := l.LockVolumeOnly(soon, id)
-	if err != nil && ctx.Err() == nil && soon.Err() != nil {
+	gaveUp := soon.Err() != nil && ctx.Err() == nil
+	if err != nil && gaveUp {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"another call is changing where the volume at this path is mounted; try again later")
 	}
@@ -377,10 +378,12 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 			unlock()
 		}
 	}()
-	to, err = l.paths.Resolve(ctx, l.sys, path)
-	// A volume's name is in the target.
-	if err != nil || to.Kind != resolved.Kind || !win.SameName(to.Target, resolved.Target) {
+	if to, err = l.paths.Resolve(ctx, l.sys, path); err != nil {
 		return to, nil, err
+	}
+	// A volume's name is in the target.
+	if to.Kind != resolved.Kind || !win.SameName(to.Target, resolved.Target) {
+		return to, nil, nil
 	}
 	return to, unlock, nil
 }

@@ -173,8 +173,11 @@ var notOnDisk = []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFoun
 // add adds the volume and the disks of a file.
 func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 	volume := `\\?\GLOBALROOT` + onDevice.FindString(s.path)
-	switch {
-	case onVolume.MatchString(s.path):
+	isOnVolume := onVolume.MatchString(s.path)
+	if !isOnVolume && !onDevice.MatchString(s.path) {
+		return fmt.Errorf("the path is on no volume, and isn't a device: %w", winerr.ErrorInvalidName)
+	}
+	if isOnVolume {
 		name, err := f.volumeOfPath(ctx, sys, s.path)
 		if err != nil {
 			return err
@@ -191,8 +194,6 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		}
 		f.volumes[key] = s.reason()
 		volume = win.VolumePath(name)
-	case !onDevice.MatchString(s.path):
-		return fmt.Errorf("the path is on no volume, and isn't a device: %w", winerr.ErrorInvalidName)
 	}
 	extents, err := win.ExtentsOf(ctx, sys, volume)
 	if err != nil {
@@ -218,8 +219,9 @@ func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) 
 		name, err := sys.VolumeNameForMountPoint(ctx, path+`\`)
 		if err == nil {
 			f.mountPoints[path] = name
+			return name, nil
 		}
-		if err == nil || len(path) < len(root) || !winerr.IsAny(err, noMountPoint...) {
+		if len(path) < len(root) || !winerr.IsAny(err, noMountPoint...) {
 			return name, err
 		}
 	}

@@ -386,7 +386,10 @@ func (f *Finder) ExplainEmpty(ctx context.Context, l *pathpolicy.FoundLink) (rea
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, driver string, id csiproxy.VolumeID) (links []string, _ error) {
 	known := make(map[*pathpolicy.FoundLink]int)
 	for l := range all.All() {
-		if holder := f.paths.DriverOf(l.Path); l.Link.IsMountPoint() || holder != "" && holder != driver {
+		if l.Link.IsMountPoint() {
+			continue
+		}
+		if holder := f.paths.DriverOf(l.Path); holder != "" && holder != driver {
 			continue
 		}
 		length, err := f.wayToVolume(ctx, l, id, all, known)
