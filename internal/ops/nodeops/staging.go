@@ -4,7 +4,6 @@
 package nodeops
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -33,16 +32,15 @@ type Groups struct {
 	Initiator *initiator.Initiator
 }
 
-// StagingOptions configure the tasks. The zero value is the default.
+// StagingOptions configure the tasks.
 type StagingOptions struct {
-	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
 	// Driver is the name of the driver that owns the tasks. Default: the tasks belong to the node.
 	Driver string
-	// Shared is the state shared by the tasks of a node and of its drivers. Default: a new
-	// SharedStaging.
+	// Shared is the state shared by the tasks of a node and of its drivers.
 	Shared *SharedStaging
 }
 
@@ -86,8 +84,7 @@ type Staging struct {
 
 // NewStaging returns the tasks, using the operations in g.
 func NewStaging(g Groups, o StagingOptions) *Staging {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	s := &Staging{Groups: g, SharedStaging: cmp.Or(o.Shared, NewSharedStaging(nil)), options: o}
+	s := &Staging{Groups: g, SharedStaging: o.Shared, options: o}
 	s.luns.Timeout = silentVolumeTimeout
 	return s
 }
