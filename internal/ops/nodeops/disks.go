@@ -173,10 +173,9 @@ func enumerate(numbers []csiproxy.DiskNumber) string {
 		b.WriteString("disks ")
 	}
 	for i, n := range numbers {
-		switch {
-		case i > 0 && i == len(numbers)-1:
+		if i > 0 && i == len(numbers)-1 {
 			b.WriteString(" and ")
-		case i > 0:
+		} else if i > 0 {
 			b.WriteString(", ")
 		}
 		b.WriteString(n.String())

@@ -35,9 +35,11 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 				return false, err
 			}
 			// growOnce has made Windows read the disk's size again.
-			expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id)
-			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; err != nil || isLarge || timeout < 0 {
-				return isLarge, err
+			if expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil {
+				return false, err
+			}
+			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; isLarge || timeout < 0 {
+				return isLarge, nil
 			}
 			if now := time.Now(); !now.Before(rescan) {
 				rescan, interval = now.Add(interval), 2*interval

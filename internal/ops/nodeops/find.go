@@ -67,10 +67,11 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		return len(matching) > 0, nil
 	}
 	found, err := ask()
-	if err == nil && !found && timeout <= 0 {
+	isMissing := err == nil && !found
+	if isMissing && timeout <= 0 {
 		found, err = ask() // the disk may have failed to answer just once
 	}
-	if err == nil && !found && timeout > 0 {
+	if isMissing && timeout > 0 {
 		arrived, stop, noticeErr := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
 		if noticeErr == nil {
 			defer stop()
@@ -140,7 +141,8 @@ func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) stri
 	}
 	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
 	for _, disk := range all {
-		if byNamespace && disk.Bus == csiproxy.BusNVMe && disk.Location.NVMeNamespace == 0 {
+		lacksNamespace := disk.Bus == csiproxy.BusNVMe && disk.Location.NVMeNamespace == 0
+		if byNamespace && lacksNamespace {
 			return fmt.Sprintf("; it may be disk %d, an NVMe disk of unknown namespace: Windows' driver for the disk gives "+
 				"no SCSI address, perhaps because it is the native NVMe driver of Windows Server 2025; name the disk by its "+
 				"serial number, or go back to Windows' usual driver", disk.Number)

@@ -352,12 +352,14 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 		return "", err
 	}
 	// AskByName answers for most paths with one call; a link or a mount point needs Resolve.
-	switch found, err := v.paths.AskByName(ctx, v.sys, path); {
-	case found == pathpolicy.NothingByName:
+	found, err := v.paths.AskByName(ctx, v.sys, path)
+	switch found {
+	case pathpolicy.NothingByName:
 		return "", notFound(noPath)
-	case found == pathpolicy.PlainByName:
+	case pathpolicy.PlainByName:
 		return "", notFound(noMountPoint)
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
 	}
 	to, err := v.paths.Resolve(ctx, v.sys, path)

@@ -68,7 +68,10 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 			return true, nil
 		}
 		err = attempt()
-		if err == nil || IsRefusal(err) || !mustChangeAgain(ctx, h, wanted) {
+		if err == nil || IsRefusal(err) {
+			return true, nil
+		}
+		if !mustChangeAgain(ctx, h, wanted) {
 			return true, nil
 		}
 		if timesOffline++; timesOffline >= onlineAttemptsOfCopy(wanted) {
@@ -197,8 +200,11 @@ func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 
 func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) error {
 	state, err := h.State(ctx)
-	if err != nil || before == onlineWritable || state == before {
+	if err != nil {
 		return err
+	}
+	if before == onlineWritable || state == before {
+		return nil
 	}
 	var volumes opendisk.Volumes
 	if before.Offline && !state.Offline {
@@ -260,7 +266,8 @@ func (d *Disks) flushAndSet(ctx context.Context, h *usage.LockedDisk, volumes op
 		return err
 	}
 	err := h.SetState(ctx, from, to)
-	if err == nil || from.Offline == to.Offline || from.ReadOnly == to.ReadOnly {
+	changesBoth := from.Offline != to.Offline && from.ReadOnly != to.ReadOnly
+	if err == nil || !changesBoth {
 		return err
 	}
 	// No public code changes both in one call, and Windows may refuse the combination forever.

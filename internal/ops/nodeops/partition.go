@@ -45,8 +45,11 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 		return err
 	}
 	shown, err := d.CheckBeforeChange(ctx, h, before)
-	if err != nil || before.Offline && shown != nil { // the volumes arrive when a caller brings the disk online
+	if err != nil {
 		return err
+	}
+	if before.Offline && shown != nil { // the volumes arrive when a caller brings the disk online
+		return nil
 	}
 	wanted, err := d.onlineState(ctx, h, before)
 	if err != nil {
@@ -73,14 +76,13 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 // Windows shows partitions in it; Windows may show partitions only after the disk is online. For an
 // online, read-only disk, it returns the table. An online, writable disk isn't checked.
 func (d *Disks) CheckBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
-	switch {
-	case state.Offline:
+	if state.Offline {
 		// Partitions of an offline disk count if Windows shows them. Going online could change a
 		// disk partitioned by others: Windows mounts the volumes and starts using storage pools.
 		if shown, err = d.checkOffline(ctx, h); err == nil && shown != nil {
 			err = refuseForeign(shown)
 		}
-	case state.ReadOnly: // the disk may be in use
+	} else if state.ReadOnly { // the disk may be in use
 		if shown, err = h.Layout(ctx); err == nil {
 			_, err = d.inspect(ctx, h, shown)
 		}

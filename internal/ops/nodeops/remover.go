@@ -243,10 +243,9 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 		return err
 	}
 	link, err := file.Link(ctx)
-	switch {
-	case errors.Is(err, winerr.ErrorNotAReparsePoint):
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		err = nil
-	case err == nil && link.IsMountPoint():
+	} else if err == nil && link.IsMountPoint() {
 		err = r.unmountVolume(ctx, file, csiproxy.VolumeID(link.Volume))
 	}
 	return closed(file, err)
@@ -259,15 +258,16 @@ func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id c
 	}
 	defer lockedVolume.Release()
 	link, err := file.Link(ctx)
-	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
-		!(link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))) {
+	if err != nil && !errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return err
+	}
+	isMounted := err == nil && link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))
+	if !isMounted {
 		return nil // another call has changed the entry; the caller reads the entry again
 	}
-	if err == nil {
-		err = file.Unmount(ctx)
+	if err := file.Unmount(ctx); err != nil {
+		return err
 	}
-	if err == nil {
-		r.unmounted++
-	}
-	return err
+	r.unmounted++
+	return nil
 }

@@ -74,7 +74,8 @@ func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csi
 	if err != nil {
 		return nil, err
 	}
-	if formatted && info.FileSystem != "NTFS" && info.FileSystem != "ReFS" {
+	canGrow := info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
+	if formatted && !canGrow {
 		if p.growth > 0 {
 			p.obstacle = csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
 		}
@@ -163,9 +164,11 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	}
 	p.partition = partition
 	room := roomFor(layout, partition, geometry)
-	if usableEnd := layout.StartingUsableOffset + layout.UsableLength; layout.Style == win.StyleGPT &&
-		geometry.DiskSize-usableEnd > tolerance && room.length+partition.StartingOffset > usableEnd-minimumGrowth &&
-		(sizeBytes == 0 || sizeBytes > room.length) {
+	usableEnd := layout.StartingUsableOffset + layout.UsableLength
+	hasOldEnd := layout.Style == win.StyleGPT && geometry.DiskSize-usableEnd > tolerance
+	reachesEnd := room.length+partition.StartingOffset > usableEnd-minimumGrowth
+	needsMore := sizeBytes == 0 || sizeBytes > room.length
+	if hasOldEnd && reachesEnd && needsMore {
 		return p, csiproxy.Errorf(csiproxy.ErrUnavailable, "its disk has %d bytes, and the partition "+
 			"table ends at %d, since Windows hasn't moved it to the new end; try again later", geometry.DiskSize, usableEnd)
 	}

@@ -146,11 +146,10 @@ func refuseUnlessEmpty(ctx context.Context, e pathpolicy.Entry, link *pathpolicy
 	refuse := func(format string, args ...any) error {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "no share is staged there: "+format, args...)
 	}
-	switch {
-	case link == nil:
-	case link.IsMountPoint():
+	if link != nil && link.IsMountPoint() {
 		return refuse("volume %s is mounted there, and UnstageVolume unmounts it", link.Volume)
-	default:
+	}
+	if link != nil {
 		return refuse("it leads to %s, and is no symbolic link to a share", quote.Text(link.Target()))
 	}
 	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))

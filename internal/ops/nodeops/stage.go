@@ -34,7 +34,8 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		return staged, err
 	}
 	// stagedAlready compares neither a target's sessions nor the number of a partition.
-	if r.Disk.ISCSI == nil && r.Partition == 0 && mounted != "" && s.stagedAlready(ctx, r, path, mounted, &staged) {
+	isComparable := mounted != "" && r.Disk.ISCSI == nil && r.Partition == 0
+	if isComparable && s.stagedAlready(ctx, r, path, mounted, &staged) {
 		return staged, nil
 	}
 	if r.Disk.ISCSI != nil {
@@ -121,7 +122,10 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 		return false
 	}
 	info, formatted, err := s.Volumes.Information(ctx, id)
-	if err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
+	if err != nil || !formatted {
+		return false
+	}
+	if otherFileSystem(r.Format, info.FileSystem) {
 		return false
 	}
 	staged.Disk, staged.VolumeID, staged.FileSystem = lockedDisk.Number, id, info.FileSystem
@@ -223,8 +227,7 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDis
 // systems at once, read-only or writable like the disk. A disk that is online and writable
 // therefore goes offline first.
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
-	switch {
-	case before.Offline:
+	if before.Offline {
 		// A read-only copy can't be online beside its original: see clone.go. If Windows hides the
 		// table of the offline disk, WhileOnline refuses the copy later.
 		if layout, err := lockedDisk.Layout(ctx); err == nil {
@@ -233,7 +236,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk
 				return err
 			}
 		}
-	case !before.ReadOnly:
+	} else if !before.ReadOnly {
 		layout, err := lockedDisk.Layout(ctx)
 		if err != nil {
 			return err

@@ -14,12 +14,13 @@ import (
 func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offline int, err error) {
 	results, err := d.askStates(ctx)
 	for _, f := range d.queries.states.disksOf(results) {
-		switch {
-		case f.err != nil:
-		case !f.state.Offline:
-			online = append(online, f.number)
-		default:
+		if f.err != nil {
+			continue
+		}
+		if f.state.Offline {
 			offline++
+		} else {
+			online = append(online, f.number)
 		}
 	}
 	return online, offline, err

@@ -184,9 +184,12 @@ func incompleteReason(links, mappings, undecided error) string {
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []*pathpolicy.FoundLink,
 	links usage.FoundLinks, incomplete usage.Incomplete) (undecided, _ error) {
 	for i, m := range mounts {
+		mayBeGone := m.Kind == csiproxy.MountKindMountPoint && m.Volume.Disk == nil && m.Volume.Abnormal()
+		if !mayBeGone || !s.Paths.IsOfKubelet(found[i].Path) {
+			continue
+		}
 		driver := s.Paths.DriverOf(found[i].Path)
-		if incomplete.For(driver) != nil || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
-			!s.Paths.IsOfKubelet(found[i].Path) {
+		if incomplete.For(driver) != nil {
 			continue
 		}
 		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)
@@ -268,10 +271,9 @@ func (s *Staging) silentMount(l *pathpolicy.FoundLink) (m csiproxy.Mount, driver
 	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod, Kind: csiproxy.MountKindLink}
 	m.Volume.Conditions = unanswered(csiproxy.ReasonNotAnswering, "it")
 	driver = cmp.Or(s.Paths.DriverOf(l.Path), s.Paths.DriverOf(l.Link.Path))
-	switch {
-	case l.Link.IsMountPoint():
+	if l.Link.IsMountPoint() {
 		m.Kind, m.Volume.VolumeID = csiproxy.MountKindMountPoint, csiproxy.VolumeID(l.Link.Volume)
-	case l.Link.Kind == pathpolicy.LinkToShare:
+	} else if l.Link.Kind == pathpolicy.LinkToShare {
 		m.Kind = csiproxy.MountKindShare
 		if remote, err := win.ParseUNC(m.Target); err == nil {
 			driver = s.Users.OwnerOfShare(remote.Root())
@@ -308,10 +310,9 @@ func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usag
 		}
 	}
 	reason, err := s.Users.ExplainEmpty(ctx, l)
-	switch {
-	case err == nil:
+	if err == nil {
 		m.LeftoverReason = reason
-	case !pathpolicy.LeadsOutside(err): // a link leading outside is foreign
+	} else if !pathpolicy.LeadsOutside(err) { // a link leading outside is foreign
 		m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
 			Message: "CSI Proxy can't find out where it leads: " + err.Error()}}
 	}

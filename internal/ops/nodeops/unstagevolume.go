@@ -416,11 +416,11 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 	}
 	for _, name := range others {
 		h, err := d.staging.Volumes.Lock(ctx, csiproxy.VolumeID(name))
-		switch {
-		case err == nil:
-			d.locked = append(d.locked, windowsLock{csiproxy.VolumeID(name), h})
-		case IsInUse(err):
+		if IsInUse(err) {
 			return err
+		}
+		if err == nil {
+			d.locked = append(d.locked, windowsLock{csiproxy.VolumeID(name), h})
 		}
 	}
 	return nil

@@ -118,8 +118,8 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	readOnly = state.ReadOnly
 	if v.options.OwnerOf != nil {
 		described.Driver, err = v.options.OwnerOf(ctx, h)
-		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // the owner is currently unknown
-			err = nil
+		if ctx.Err() == nil && !winerr.IsGone(err) {
+			err = nil // without an answer of the disk, the owner is currently unknown
 		}
 	}
 	return readOnly, err
@@ -144,11 +144,10 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 		described.AllocationUnitBytes = data.BytesPerCluster
 	} // only NTFS and ReFS have such data
 	dirty, err := isDirty(ctx, h)
-	switch {
-	case err != nil:
+	if err != nil {
 		add(described, csiproxy.ReasonDirty, false,
 			"Windows doesn't say whether its file system needs a check: "+err.Error())
-	case dirty:
+	} else if dirty {
 		add(described, csiproxy.ReasonDirty, false, "Windows requires a check of its file system")
 	}
 }

@@ -118,8 +118,11 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVo
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, noAccessList) {
 		return nil // everybody may write
 	}
-	if err != nil || !formatted && !isFresh(list) {
+	if err != nil {
 		return err
+	}
+	if !formatted && !isFresh(list) {
+		return nil
 	}
 	mounted, err := v.options.Users.MountedAt(ctx, string(lockedVolume.ID))
 	if err != nil || len(v.options.Users.Allowed(mounted)) > 0 {
