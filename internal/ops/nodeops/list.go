@@ -39,7 +39,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.
 	ids := make(map[csiproxy.DiskNumber]published.DiskIDs, len(all))
 	for _, a := range all {
 		// A silent disk has its last number, which may belong to another disk by now.
-		if _, answered := ids[a.number]; a.err == nil || !answered {
+		if _, isListed := ids[a.number]; a.err == nil || !isListed { // an answer replaces a silent disk's
 			ids[a.number] = a.ids
 		}
 	}
@@ -71,7 +71,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	// Missing volumes first: a protected volume arriving later is then among the protected disks.
+	// Ask for missing protected volumes first: ProtectedDisks finds one that arrives afterwards.
 	missing, err := d.options.Users.MissingNames(ctx)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ type location struct {
 }
 
 // location asks Windows for the text of a disk's location. The SCSI address counts only if the text
-// is missing or of unknown form: if the text has no LUN, the address has no useful LUN.
+// is missing or of unknown form: if a text of known form has no LUN, the address has no useful LUN.
 func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
 	descriptor := h.Hardware.Descriptor
 	if descriptor.BusType == win.BusTypeNVMe {

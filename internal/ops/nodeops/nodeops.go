@@ -11,8 +11,8 @@
 //
 // Each operation first asks Windows for the current state and then does the missing steps.
 // Operations can therefore be repeated, even after a process has died half-way. An operation on a
-// disk changes only the disk that had the number at the start of the call, and checks the disk's
-// contents right before each change: see [opendisk.Disk].
+// disk changes only the disk that had the number at the start of the call, and checks right before
+// each change that it still is the same disk: see [opendisk.Disk].
 package nodeops
 
 import (

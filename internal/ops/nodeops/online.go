@@ -32,8 +32,8 @@ var (
 // refuses the disk, or if the caller gives up before use: then the disk is put back (see
 // [Disks.PutBack]).
 //
-// judge and use may run several times: while Windows handles the arrival of a disk, Windows may
-// take the disk offline again; public sources don't say whether, or until when. If judge or use
+// judge and use may run several times: perhaps Windows takes a disk offline again while it handles
+// the disk's arrival. No public source says whether it does, or for how long. If judge or use
 // fails, and the disk has gone offline or has become read-only, WhileOnline repeats all steps, for
 // 30 seconds. A copy of an online disk is refused when the copy stays offline: see
 // [Disks.refuseCollision].
@@ -49,14 +49,16 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 	var ids []string // in the table as Windows last showed it
 	attempt := func() error {
 		layout, err := h.Layout(ctx)
+		if err != nil {
+			return err
+		}
 		if shown := tableIDs(layout); len(shown) > 0 {
 			ids = shown
 		}
-		if err == nil && judge != nil {
-			err = judge(layout)
-		}
-		if err != nil {
-			return err
+		if judge != nil {
+			if err := judge(layout); err != nil {
+				return err
+			}
 		}
 		isUsed = true
 		return use(layout)
@@ -137,7 +139,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 	}
 	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
-		if accepted == onlineAttemptsOfCopy(wanted) {
+		if accepted == onlineAttemptsOfCopy(wanted) { // only once: refuseCollision asks all disks
 			layout, _ := h.Layout(ctx) // Windows may not return the table of an offline disk
 			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
 				return err
@@ -176,20 +178,19 @@ func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wante
 		}
 		state = offlineWritable
 	}
-	online := win.DiskState{ReadOnly: state.ReadOnly}
+	online := win.DiskState{ReadOnly: state.ReadOnly} // a disk is never made read-only while it is online
 	if err := h.SetState(ctx, state, online); err != nil {
 		return err
 	}
 	return h.UpdateProperties(ctx)
 }
 
-// PutBack restores the state of a refused disk from before the disk was brought online. A failure
-// is only logged: the caller needs the reason of the refusal. A disk that was online and writable
-// keeps its new, read-only state: the next call that needs the disk writable makes it writable.
+// PutBack restores the state that a disk had before it was brought online. A failure is only logged:
+// the caller needs the reason of the refusal. A disk that was online and writable keeps its new
+// state: the next call that needs the disk makes it online and writable.
 //
-// When the disk goes offline, the drive letters of its volumes disappear with the volumes. PutBack
-// leaves the letters assigned: a letter may be an administrator's, which Windows remembers, and a
-// volume that lost its letter gets no letter on its return.
+// PutBack doesn't delete the drive letters of the disk's volumes. While the disk is offline they
+// don't show, and Windows gives them back later: a letter may be an administrator's.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
 func (d *Disks) PutBack(ctx context.Context, h *usage.LockedDisk, before win.DiskState) {
@@ -235,7 +236,7 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 // TakeOffline flushes the volumes of a disk and changes the disk's state to an offline state. It
 // goes on after a failed flush: a broken disk must go offline, too.
 //
-// If to is writable, TakeOffline first tries to take the disk offline and make it writable by one
+// If the new state is writable, TakeOffline first tries to take the disk offline and make it writable by one
 // call to Windows. Between two calls, the disk could leave or the process die, and a repeated
 // UnstageVolume may no longer know the disk. The read-only attribute must not remain: Windows keeps
 // the attribute for the disk's place, and the next disk there would inherit the attribute.

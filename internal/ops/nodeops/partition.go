@@ -57,8 +57,8 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	}
 	return d.WhilePartitioned(ctx, h, before, wanted, func(layout *win.DriveLayout, made bool) error {
 		if before.Offline && !made {
-			// Windows showed the partitions only after the disk was online. Otherwise, this call
-			// would have left the disk offline.
+			// Windows shows the partitions only now. Had Windows shown them before, this call would
+			// have left the disk offline.
 			d.PutBack(ctx, h, before)
 			return nil
 		}
@@ -354,7 +354,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *w
 	return h.AwaitVolumesInState(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, wanted)
 }
 
-// onlineGrace is how long a named volume may take to come online.
+// onlineGrace is how long a volume may take to come online after Windows has named it.
 const onlineGrace = 5 * time.Second
 
 // BringVolumeOnline brings a volume online, and returns its file system, "" for a raw volume.

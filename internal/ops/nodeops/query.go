@@ -28,12 +28,12 @@ import (
 //   - A scratch disk of a container isn't asked: see withoutScratch.
 //   - The node waits for disks without an owner, until the query's timeout.
 //   - A driver waits for its own disks, and for disks whose owner is unknown: see mayBeOf.
-//   - Disks of other drivers are asked, too, and their answers count if they come while the query
-//     lasts: for the node, at least othersTimeout. An answer after the end still updates known, by
-//     which the next query waits: see askOtherDriver.
+//   - Disks of other drivers are asked, too, and their answers count if they come before the query
+//     ends. A query of the node lasts at least othersTimeout. A later answer still updates known,
+//     and tells the next query whether to wait for the disk: see askOtherDriver.
 //
-// The node and its drivers share known, and nothing else: each has its own queries, which use its
-// own calls to Windows. A driver that asks all the time, or has slow disks, delays only itself.
+// The node and its drivers share what devices holds. Each has its own queries, which use its own
+// calls to Windows. A driver that asks all the time, or has slow disks, delays only itself.
 //
 // A query skips a device that fails, or that stays silent until the timeout. The device's result
 // then has an error, and report logs the device once.
@@ -45,7 +45,7 @@ type devices struct {
 	log       *slog.Logger
 	onSkipped func(count int) // called when the number of skipped devices changes
 
-	unawaited sync.Map // the running calls of askOtherDriver, by unawaited
+	unawaited sync.Map // has the key unawaitedKey while a driver asks a device without waiting
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
@@ -61,9 +61,9 @@ type known struct {
 	// answers have settled the owner; until then, driver is "". Adapters have no owner.
 	driver       string
 	isOwnerKnown bool
-	// slowFor are the drivers for which the disk took slowOwner or longer without settling its
-	// owner, and no brief query cut it short. They no longer wait for the disk while its owner is
-	// unknown. A driver whose own calls are late doesn't make the disk slow for others.
+	// slowFor are the drivers that no longer wait for the disk while its owner is unknown: asked by
+	// them, the disk took slowOwner or longer, and didn't settle its owner. The end of a brief query
+	// doesn't count. A driver whose own calls are late doesn't make the disk slow for others.
 	slowFor []string
 	reason  string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
@@ -98,7 +98,7 @@ type queries struct {
 	ids          query
 	idsIfOnline  query
 	locations    query
-	hardware     query // the key is the details
+	hardware     query // the key is which details of the hardware are asked
 	descriptions query // the key is the text of the selector
 	refreshes    query
 	// Of the adapters.
@@ -124,7 +124,7 @@ func (q *queries) init(d *Disks) {
 type query struct {
 	sys     win.System
 	devices *devices
-	driver  string // whose disks are asked and awaited; "" for all disks of the node
+	driver  string // for whom the disks are asked; "" for the node
 	timeout time.Duration
 	runs    operation.NextRun[any, []found]
 	room    chan struct{} // has a value for each run that asks devices
@@ -217,8 +217,8 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 //
 // A driver waits for all disks that it may own. Afterwards, askEach waits for the remaining disks
 // another fifth of the elapsed time: usually the disks of a node are about equally fast, and the
-// result is then complete. The node's own lists, also those for administrators, have all disks, and
-// wait for the remaining disks at least othersTimeout in all.
+// result is then complete. The node's own lists, also those for administrators, should have the disks
+// of all drivers, and last at least othersTimeout.
 func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
@@ -239,12 +239,12 @@ func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []foun
 		if !awaited[i] {
 			askThis = func(ctx context.Context, path string) (found, error) { return q.askOtherDriver(ctx, path, ask) }
 		}
-		whole := operation.TrackerOf(ctx)
-		ctx, tracker := operation.WithTracker(ctx)
+		whole := operation.TrackerOf(ctx) // of the query
+		deviceCtx, tracker := operation.WithTracker(ctx)
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			outcomes <- ended{i, operation.Catch(func() (found, error) { return askThis(ctx, path) })}
+			outcomes <- ended{i, operation.Catch(func() (found, error) { return askThis(deviceCtx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
@@ -295,13 +295,13 @@ func nameHangingCalls(results []found, trackers []*operation.Tracker) {
 // no driver owned the disk, or the device was slow. Since then, the driver's own disk may have
 // come to the same path. The question therefore outlasts the query, and the next query knows the
 // answer. If an earlier query of the driver is still asking the disk, askOtherDriver returns
-// errOtherDriver. A question that hangs counts until its timeout only, and is asked again now and
-// then: the disk that hangs may have left.
+// errOtherDriver. After its timeout, a hanging question no longer keeps the driver from asking the
+// device again: the disk that hangs may have left.
 func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (found, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
 	defer cancel()
 	if q.driver != "" {
-		asked := unawaited{q.driver, path}
+		asked := unawaitedKey{q.driver, path}
 		if _, isAsked := q.devices.unawaited.LoadOrStore(asked, true); isAsked {
 			return found{}, errOtherDriver
 		}
@@ -312,8 +312,8 @@ func (q *query) askOtherDriver(ctx context.Context, path string, ask askFunc) (f
 	return ask(operation.RepeatHanging(ctx), path)
 }
 
-// unawaited is a device that a driver asks without waiting, by its interface path.
-type unawaited struct{ driver, path string }
+// unawaitedKey is a driver, and the interface path of a device that the driver asks without waiting.
+type unawaitedKey struct{ driver, path string }
 
 // withoutQueryName removes the name of the query from the error of a refused call. A hanging device
 // thus has the same error for every query.
@@ -522,7 +522,7 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 }
 
 // askOwner returns the driver that owns an open disk, and records a settled owner in shared.all. If
-// the disk leaves a question about its owner unanswered, isKnown is false, and the driver is from
+// the disk doesn't answer a question about its owner, isKnown is false, and the driver is from
 // the disk's last complete answers.
 func (d *Disks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
 	if d.options.OwnerOf == nil {

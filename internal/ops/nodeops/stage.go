@@ -64,7 +64,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		staged.VolumeID = volume.ID
 		formatted := false
 		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, fileSystem, r)
-		staged.Formatted = staged.Formatted || formatted // true from the first run on: use may run again
+		staged.Formatted = staged.Formatted || formatted // use may run again: stays true if an earlier run has formatted
 		if err != nil {
 			return err
 		}
@@ -364,27 +364,26 @@ func (s *Staging) format(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 	return fileSystem, formatted, nil
 }
 
-// mountAtStagingPath mounts a volume at a staging path, and refuses a volume staged elsewhere. If
-// Windows has given the volume a drive letter, mountAtStagingPath removes the letter.
+// mountAtStagingPath mounts a volume at a staging path, and refuses a volume staged elsewhere. It
+// removes the volume's drive letters.
 func (s *Staging) mountAtStagingPath(ctx context.Context, lockedDisk *usage.LockedDisk, volume *usage.LockedVolume,
 	path pathpolicy.Path, writers []string) error {
 	mounted, err := s.Users.MountedAt(ctx, string(volume.ID))
 	if err != nil {
 		return err
 	}
-	elsewhere, err := s.Users.StagedAt(ctx, volume.ID, mounted)
+	stagedAt, err := s.Users.StagedAt(ctx, volume.ID, mounted)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(elsewhere, func(mountPath string) bool {
+	isStagedHere := slices.ContainsFunc(stagedAt, func(mountPath string) bool {
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
-	}) {
-		elsewhere = nil // staged here already, by an earlier call; the other paths are mounts by MountVolume, and may stay
-	}
-	if len(elsewhere) > 0 {
+	})
+	// If an earlier call has staged the volume here, the other paths are mounts by MountVolume, and may stay.
+	if len(stagedAt) > 0 && !isStagedHere {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(elsewhere[0]))
+			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(stagedAt[0]))
 	}
 	if err := s.Volumes.Mount(ctx, lockedDisk, volume, path, writers); err != nil {
 		return err

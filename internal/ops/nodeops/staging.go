@@ -53,8 +53,8 @@ type SharedStaging struct {
 	checking   map[volumeCheck]time.Time // the start times of running checks
 }
 
-// connection is a connection to a target, by the target's name in lower case, of a driver or, as
-// "", of the node.
+// connection identifies a connection to a target. owner is the driver, or "" for the node; target is
+// the target's name in lower case.
 type connection struct{ owner, target string }
 
 // volumeCheck is a check of a volume for a driver, or for the node. Another driver's volume may

@@ -93,9 +93,9 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 }
 
 // finishWithoutUnmount ends the unstaging of a path where no volume was unmounted. mounted is the
-// volume that was mounted there at the start of the call, on a disk other than the requested disk.
-// If a different volume is mounted there now, finishWithoutUnmount returns an error: success would
-// mean that nothing is staged there.
+// volume that was mounted there at the start of the call, or "". If the request names a disk, and a
+// different volume is mounted there now, finishWithoutUnmount returns an error: the volume may be on
+// the requested disk.
 func (s *Staging) finishWithoutUnmount(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	mounted csiproxy.VolumeID) error {
 	if !request.Disk.IsZero() {
@@ -299,8 +299,8 @@ func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *usage.LockedD
 }
 
 // mayBeMeant reports whether an open disk may be the requested disk. If the disk fails to report a
-// compared property, mayBeMeant assumes the requested disk, unless another disk matches: a sick
-// disk must not keep its volume mounted forever.
+// compared property, mayBeMeant assumes that it is the requested disk, unless another disk matches:
+// a sick disk must not keep its volume mounted forever.
 func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *usage.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
@@ -383,8 +383,8 @@ func (d *heldDisk) hasLocked(_ uint32, name string) bool {
 	return slices.ContainsFunc(d.locked, func(h windowsLock) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
 }
 
-// unmount unmounts a volume of the disk after locking all of the disk's volumes in Windows. If any
-// of them is in use, IsInUse is true of the error.
+// unmount unmounts a volume of the disk after locking the disk's volumes in Windows, as far as
+// lockOthers can. If any of them is in use, IsInUse is true of the error.
 func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) error {
 	if err := d.lockOthers(ctx, volume.ID); err != nil {
 		return err
@@ -401,8 +401,8 @@ func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stag
 // locks none.
 //
 // A volume whose lock fails for another reason stays unlocked: on a sick disk, the failure must not
-// keep id mounted. For the same reason, lockOthers succeeds if the disk fails to report its
-// volumes, or Windows their mount points; retire asks again.
+// keep id mounted. For the same reason, lockOthers succeeds if the disk fails to report its volumes,
+// or Windows fails to report their mount points; retire asks again.
 func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
 		return nil
