@@ -99,7 +99,7 @@ type Disks struct {
 	shared  *SharedDisks
 
 	queries queries                           // of disks and adapters
-	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
+	rescans operation.NextRun[bool, struct{}] // the key is true if Windows re-enumerates the whole device tree
 }
 
 // NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
@@ -275,7 +275,8 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 		volumes, paths, err = d.Mounted(ctx, h)
 	}
 	if err != nil {
-		// A broken, unused disk must go offline, too.
+		// A broken, unused disk must go offline, too. MountsOf searches the directories, and asks the
+		// disk nothing.
 		d.options.Logger.Warn("can't find out where the volumes of a disk are mounted before it goes offline", "disk", h.Number,
 			"err", err)
 		paths, err = d.options.Users.MountsOf(ctx, h.Number)
@@ -293,8 +294,8 @@ func (d *Disks) setOffline(ctx context.Context, h *usage.LockedDisk, state win.D
 	return d.TakeOffline(ctx, h, volumes, state, win.DiskState{Offline: true, ReadOnly: state.ReadOnly})
 }
 
-// onlineState returns the state of a disk that is ready for use: online and, except for a disk
-// staged read-only, writable.
+// onlineState returns the state to bring a disk to for use: online and, except for a disk staged
+// read-only, writable.
 func (d *Disks) onlineState(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (win.DiskState, error) {
 	if state.Offline || !state.ReadOnly {
 		return onlineWritable, nil

@@ -141,6 +141,7 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	if err != nil {
 		return false, err
 	}
+	// The published daemon answers true only if the target exists.
 	if link.Kind == pathpolicy.LinkInside {
 		return f.paths.Exists(ctx, f.sys, link.Path)
 	}

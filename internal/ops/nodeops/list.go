@@ -39,7 +39,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.
 	ids := make(map[csiproxy.DiskNumber]published.DiskIDs, len(all))
 	for _, a := range all {
 		// A silent disk has its last number, which may belong to another disk by now.
-		if _, isListed := ids[a.number]; a.err == nil || !isListed { // an answer replaces a silent disk's
+		if _, isListed := ids[a.number]; a.err == nil || !isListed { // a disk that answered replaces a silent disk
 			ids[a.number] = a.ids
 		}
 	}
@@ -88,6 +88,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
 		_, runsWindows := systemDisks[a.number]
+		// While a protected volume is missing, any disk but a known data disk of Azure may be its disk.
 		if a.location.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.location.azureData) {
 			locations[a.number] = *a.location.at
 		}
@@ -117,8 +118,8 @@ func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 	return "", nil
 }
 
-// location is where a disk is attached. at is nil if text and address leave the location, or its
-// LUN, unknown.
+// location is where a disk is attached. at is nil if neither the text nor the address gives a
+// location with a LUN.
 type location struct {
 	at        *published.DiskLocation
 	azureData bool // the disk is known as a data disk of Azure
@@ -153,8 +154,8 @@ func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l lo
 	return l, nil
 }
 
-// hasLUNs reports whether the LUN in a disk's SCSI address is meaningful. Windows also gives a SCSI
-// address, with a LUN that a volume's disk may have, to
+// hasLUNs reports whether the LUN in a disk's SCSI address is meaningful. These disks have a SCSI
+// address too, whose LUN may equal that of a volume's disk:
 //   - a file attached as a disk, such as each container's scratch space on Windows Server 2019
 //   - an IDE disk, such as Azure's temporary disk on machines of generation 1
 //

@@ -126,7 +126,7 @@ func (v *Volumes) retryMount(ctx context.Context, directory *pathpolicy.File, id
 		}
 		if errors.Is(err, winerr.ErrorDirNotEmpty) || !pathpolicy.MountMayBeRepeated(err) {
 			final = err
-			return nil
+			return nil // ends the wait
 		}
 		if mounted, queryErr := mountedAt(ctx, directory); queryErr == nil && mounted != "" {
 			return nil // the caller checks which volume is mounted
@@ -214,7 +214,7 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.Volume
 // refuseOtherVolume returns the error of a path with another volume mounted.
 func (v *Volumes) refuseOtherVolume(mounted csiproxy.VolumeID) error {
 	const reason = "another volume is mounted there"
-	if v.paths.IsOfDriver() {
+	if mounted == "" || v.paths.IsOfDriver() { // "" if the other volume has gone again meanwhile
 		return refuse(reason)
 	}
 	return refuse(fmt.Sprintf("%s: %s", reason, mounted))
@@ -235,7 +235,8 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 	return id, err
 }
 
-// CheckMountable returns an error if a file, link or entries at a path prevent every mount there.
+// CheckMountable returns an error if a path is a file, a link or a directory with entries: nothing can
+// be mounted there.
 // mounted is the volume mounted at the path, "" if no volume is. CheckMountable tries a single
 // open, and succeeds for a missing path, even if a file is in place of a parent directory. Mount
 // repeats all checks, and finds such a file.
@@ -354,7 +355,7 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	// AskByName answers for most paths with one call; a link or a mount point needs Resolve.
 	found, err := v.paths.AskByName(ctx, v.sys, path)
 	switch found {
-	case pathpolicy.NothingByName:
+	case pathpolicy.NothingByName: // err is Windows' error for a missing path
 		return "", notFound(noPath)
 	case pathpolicy.PlainByName:
 		return "", notFound(noMountPoint)

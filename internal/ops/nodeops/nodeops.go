@@ -188,7 +188,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 type part struct {
 	driver string // "" for the whole node
 	calls  *operation.Windows
-	lists  *operation.Windows // calls on all disks of the node, and about their owners: hanging disks delay only lists
+	lists  *operation.Windows // separate calls, for lists of all disks and for the disks' owners: a hanging disk delays only lists
 	sys    win.System         // uses calls
 	paths  *pathpolicy.Policy
 	users  *usage.Finder
@@ -196,7 +196,8 @@ type part struct {
 	// hasVolume is usage.LockOptions.HasVolume; nil for the whole node.
 	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
-	// lastingOwnerOf is usage.LockOptions.OwnerOf.
+	// lastingOwnerOf is usage.LockOptions.OwnerOf. It knows only owners that can't change while the
+	// disk is there.
 	lastingOwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
 	// ownerOfPortal is initiator.Options.OwnerOf; nil for a driver, which sees only its own
 	// portals.
@@ -249,7 +250,7 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
 	g.Disks = NewDisks(p.sys, DiskOptions{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
-		Lists: p.lists, OwnerOf: s.ownersBy(p.lists),
+		Lists: p.lists, OwnerOf: s.ownersBy(p.lists), // lists open the disks of all drivers
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{

@@ -73,16 +73,16 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 
 // CheckBeforeChange returns an error if a disk must stay offline or read-only, because the disk
 // holds data of another system or is an unwanted copy. For an offline disk, it returns the table if
-// Windows shows partitions in it; Windows may show partitions only after the disk is online. For an
+// Windows shows partitions in it; for some disks, Windows shows none before they are online. For an
 // online, read-only disk, it returns the table. An online, writable disk isn't checked.
 func (d *Disks) CheckBeforeChange(ctx context.Context, h *usage.LockedDisk, state win.DiskState) (shown *win.DriveLayout, err error) {
 	if state.Offline {
-		// Partitions of an offline disk count if Windows shows them. Going online could change a
-		// disk partitioned by others: Windows mounts the volumes and starts using storage pools.
+		// If Windows shows partitions of the offline disk, check them now. Going online could change
+		// a disk partitioned by others: Windows mounts the volumes and starts using storage pools.
 		if shown, err = d.checkOffline(ctx, h); err == nil && shown != nil {
 			err = refuseForeign(shown)
 		}
-	} else if state.ReadOnly { // the disk may be in use
+	} else if state.ReadOnly {
 		if shown, err = h.Layout(ctx); err == nil {
 			_, err = d.inspect(ctx, h, shown)
 		}
@@ -170,8 +170,8 @@ func (d *Disks) refuseRecognized(contents opendisk.Contents) error {
 }
 
 // inspect reports whether the table of an online disk lacks a data partition. If the partition is
-// missing, and the disk has foreign contents or is too small, inspect returns an error. At the end,
-// inspect reads the table again: a changed table means that somebody has begun to use the disk.
+// missing, and the disk has foreign contents or is too small, inspect returns an error; at the end,
+// it reads the table again: a changed table means that somebody has begun to use the disk.
 func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
 	if hasPartition(layout) {
 		return false, refuseForeign(layout)
@@ -280,7 +280,7 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 // repeatOn makes a change to a disk with a verified partition table, and retries while Windows
 // refuses and the disk still has the same table.
 func repeatOn(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, change func() error) error {
-	isRepeated := false
+	isRepeated := false // the caller has verified disk and table before the first attempt
 	return operation.UntilReady(ctx, func() error {
 		if !isRepeated {
 			isRepeated = true

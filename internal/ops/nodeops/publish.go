@@ -47,7 +47,7 @@ func atStaging(path string, err error) error {
 	return &csiproxy.Error{Object: "staging path " + pathText("staging_path", path), Err: err}
 }
 
-// checkStaged checks that a volume or share is staged at a path. resolved is the path's end.
+// checkStaged checks that a volume or share is staged at a path. resolved is what the path leads to.
 func (s *Staging) checkStaged(ctx context.Context, resolved pathpolicy.Resolved) error {
 	if resolved.ByLink { // a link to another path; a link to a share doesn't set ByLink
 		return refuse("it is a link to another path, not a staging path")

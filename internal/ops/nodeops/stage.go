@@ -76,8 +76,8 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	return staged, err
 }
 
-// pathText names a path in errors, or the field for an empty path: a client that misspells a field
-// of a request may send the request without the path.
+// pathText returns a path for an error, or the name of the field if the path is empty: the client may
+// have misspelled the field.
 func pathText(field, path string) string {
 	return quote.Text(cmp.Or(path, field))
 }
@@ -396,8 +396,8 @@ func (s *Staging) mountAtStagingPath(ctx context.Context, lockedDisk *usage.Lock
 	return nil
 }
 
-// removeLetter removes a drive letter of a volume, to leave only the staging path. A failure is
-// only logged, since the letter is harmless.
+// removeLetter removes a drive letter of a staged volume, which needs none. A failure is only logged,
+// since the letter is harmless.
 func (s *Staging) removeLetter(ctx context.Context, volume *usage.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("can't remove the drive letter that Windows gave a staged volume", "volume", volume.ID, "drive",

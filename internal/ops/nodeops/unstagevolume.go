@@ -194,8 +194,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
-	// If both steps fail, report the disk's error: a repeated call finds no volume, and can't learn
-	// which disk to take offline.
+	// If both the removal and taking the disk offline fail, return the disk's error: a repeated call
+	// finds no volume, and can't learn which disk to take offline.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
 		result.DiskOffline, err = held.retire(ctx)
@@ -435,8 +435,8 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 // refusal, and WSL closes its handles first. If Windows refuses, retire closes the handles, too,
 // and tries again at once without the locks. A process that opens a volume between the two attempts
 // loses the data it has written and not yet flushed, as if the disk were pulled out. Such a process
-// can't be a pod: the volumes have neither mount paths nor links, and the process must use a drive
-// letter or the volume's name. Leaving the disk online instead would prevent its PersistentVolume
+// can't be a pod: the volumes have no mount paths, and the process must use a drive letter or the
+// volume's name. Leaving the disk online instead would prevent its PersistentVolume
 // from ever being detached.
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
