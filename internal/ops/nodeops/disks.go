@@ -34,13 +34,13 @@ type DiskOptions struct {
 	// RefuseClones keeps a disk offline if its ids are those of an online disk, as with a snapshot
 	// next to its original. Default: Windows gives the copy new ids.
 	RefuseClones bool
-	// Driver is the name of the driver that owns the disks of the system. Default: the system has
-	// all disks of the node.
+	// Driver is the driver whose disks the system of NewDisks shows. Default: it shows all disks of
+	// the node.
 	Driver string
 	// Shared is the state shared by the disk operations of a node and of its drivers. Default: a
 	// new SharedDisks.
 	Shared *SharedDisks
-	// Lists makes the calls on all disks of the node. Default: the system of the disks.
+	// Lists makes the calls on all disks of the node. Default: the system of NewDisks.
 	Lists win.System
 	// OwnerOf returns the name of the driver that owns a disk opened by Lists; "" for a disk without
 	// an owner. Default: no disk has an owner.
@@ -50,8 +50,8 @@ type DiskOptions struct {
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
-	// one Locker. Default: a new Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node, or of a
+	// driver, share one Locker. Default: a new Locker.
 	Locks *usage.Locker
 	// Users finds who uses disks and volumes. Default: a new Finder.
 	Users *usage.Finder
@@ -116,7 +116,7 @@ func NewDisks(sys win.System, o DiskOptions) *Disks {
 	return d
 }
 
-// OwnerHas says in errors that the node, or the driver, has disks.
+// OwnerHas returns a text for errors: that the node, or the driver, has disks.
 func (d *Disks) OwnerHas(disks string) string {
 	if d.options.Driver == "" {
 		return "the node has " + disks
@@ -125,8 +125,8 @@ func (d *Disks) OwnerHas(disks string) string {
 }
 
 // scanTimeout returns how long a rescan or a query may take, given the timeout for one silent
-// device. A rescan waits twice for silent devices, first for adapters and then for disks, and the
-// third part is for Windows to find disks. A rescan that takes longer is hanging: in Windows' list
+// device. The time has three equal parts: for silent adapters, for silent disks, and for Windows to
+// find disks. A rescan that takes longer is hanging: in Windows' list
 // of disks or in the device tree. Calls that stage a volume then fail at the timeout, before their
 // deadlines.
 func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }

@@ -186,8 +186,8 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 
 // part is the part of a node that operations may touch: the whole node, or a driver's resources.
 type part struct {
-	driver string // "" for the whole node
-	calls  *operation.Windows
+	driver string             // "" for the whole node
+	calls  *operation.Windows // the part's bounded calls to Windows
 	lists  *operation.Windows // separate calls, for lists of all disks and for the disks' owners: a hanging disk delays only lists
 	sys    win.System         // uses calls
 	paths  *pathpolicy.Policy

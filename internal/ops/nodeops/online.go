@@ -46,7 +46,7 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 			d.PutBack(ctx, h, before)
 		}
 	}()
-	var ids []string // in the table as Windows last showed it
+	var ids []string // in the table that Windows last showed
 	attempt := func() error {
 		layout, err := h.Layout(ctx)
 		if err != nil {
@@ -139,7 +139,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *usage.LockedDisk, wanted win
 	}
 	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
-		if accepted == onlineAttemptsOfCopy(wanted) { // only once: refuseCollision asks all disks
+		if accepted == onlineAttemptsOfCopy(wanted) { // not at each attempt: refuseCollision asks all disks
 			layout, _ := h.Layout(ctx) // Windows may not return the table of an offline disk
 			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
 				return err
@@ -178,7 +178,7 @@ func (d *Disks) setOnline(ctx context.Context, h *usage.LockedDisk, state, wante
 		}
 		state = offlineWritable
 	}
-	online := win.DiskState{ReadOnly: state.ReadOnly} // a disk is never made read-only while it is online
+	online := win.DiskState{ReadOnly: state.ReadOnly} // makeReadOnly has set the attribute, if wanted
 	if err := h.SetState(ctx, state, online); err != nil {
 		return err
 	}

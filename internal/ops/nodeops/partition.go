@@ -25,7 +25,7 @@ import (
 // MiB, then a basic data partition; partitions end on whole MiB. On small disks, Windows' tools use
 // the space up to the last usable sector: the published tests record a partition of 1056947712
 // bytes on a disk of 1 GiB, ending 33 sectors before the disk's end. Our partitions end on whole
-// MiB there, too.
+// MiB on all disks.
 const (
 	mebibyte          = 1 << 20
 	reservedEnd       = 16 * mebibyte
@@ -123,7 +123,7 @@ func (d *Disks) WhilePartitioned(ctx context.Context, h *usage.LockedDisk, befor
 // disk with data of another system and no partition table. A user has seen Windows write a
 // signature into the first sector of such a disk
 // (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows shows
-// partitions in the table, which may happen only after the disk is online.
+// partitions in it: for some disks, Windows shows none before they are online.
 func (d *Disks) checkOffline(ctx context.Context, h *usage.LockedDisk) (shown *win.DriveLayout, _ error) {
 	if err := d.refuseUnwantedCopy(ctx, h); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.Dr
 			"clean the disk if nothing on it is needed")
 	}
 	if layout.Style == win.StyleGPT {
-		if _, err := dataPartition(layout); err != nil {
+		if _, err := dataPartition(layout); err != nil { // too small
 			return false, err
 		}
 		err := cmp.Or(h.Verify(ctx), h.VerifyLayout(ctx, layout))
@@ -302,8 +302,8 @@ func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 // partition, if missing, and a data partition.
 func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
-	// Like rufus, dataPartition sets the numbers. Without a number, the volume could get the number
-	// 0, which means the whole disk, until Windows reads the table again.
+	// Like rufus, dataPartition sets the numbers. Unset, the volume's number could stay 0, which means
+	// the whole disk, until Windows reads the table again.
 	start, number := int64(0), uint32(0)
 	for _, p := range layout.Partitions { // at most the reserved partition, see hasPartition
 		start, number = max(start, p.End()), max(number, p.Number)

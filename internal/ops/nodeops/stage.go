@@ -223,8 +223,8 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *usage.LockedDis
 	return err
 }
 
-// makeReadOnly makes a disk read-only before the disk goes online: Windows then mounts the file
-// systems at once, read-only or writable like the disk. A disk that is online and writable
+// makeReadOnly makes a disk read-only before the disk goes online. When a disk goes online, Windows
+// mounts its file systems at once, read-only or writable like the disk. A disk that is online and writable
 // therefore goes offline first.
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *usage.LockedDisk, before win.DiskState) error {
 	if before.Offline {
@@ -380,7 +380,7 @@ func (s *Staging) mountAtStagingPath(ctx context.Context, lockedDisk *usage.Lock
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	})
-	// If an earlier call has staged the volume here, the other paths are mounts by MountVolume, and may stay.
+	// StageVolume never stages a volume at two paths: beside this path, the others come from MountVolume, and may stay.
 	if len(stagedAt) > 0 && !isStagedHere {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(stagedAt[0]))

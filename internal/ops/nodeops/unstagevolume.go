@@ -55,7 +55,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 			return result, err
 		}
 	}
-	// With a disk named, the request means the disk's volume: a share at the path stays.
+	// A request that names a disk is about the disk's volume: a share at the path stays.
 	if !result.Unmounted && !found.isShare {
 		if err := s.finishWithoutUnmount(ctx, request, stagingPath, found.volume); err != nil {
 			return result, err
@@ -194,8 +194,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
-	// If both the removal and taking the disk offline fail, return the disk's error: a repeated call
-	// finds no volume, and can't learn which disk to take offline.
+	// If both the removal and taking the disk offline fail, return the disk's error. It won't come
+	// again: a repeated call finds no volume, and can't learn which disk to take offline.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
 		result.DiskOffline, err = held.retire(ctx)
@@ -384,7 +384,7 @@ func (d *heldDisk) hasLocked(_ uint32, name string) bool {
 }
 
 // unmount unmounts a volume of the disk after locking the disk's volumes in Windows, as far as
-// lockOthers can. If any of them is in use, IsInUse is true of the error.
+// lockOthers can. If any of them is in use, IsInUse(err) is true.
 func (d *heldDisk) unmount(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) error {
 	if err := d.lockOthers(ctx, volume.ID); err != nil {
 		return err
