@@ -73,9 +73,15 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 	if err != nil {
 		return nil, 0, err
 	}
-	online, _, err := n.groups.Disks.States(ctx)
+	states, err := n.groups.Disks.askStates(ctx)
 	if err != nil {
 		return nil, 0, err
+	}
+	owners := make(map[csiproxy.DiskNumber]string) // of the online disks; "" without an owner
+	for _, f := range n.groups.Disks.queries.states.disksOf(states) {
+		if f.err == nil && !f.state.Offline {
+			owners[f.number] = f.driver
+		}
 	}
 	var asked []usage.VolumeUse
 	byDriver, known := make(map[string][]int), make(map[string]bool)
@@ -103,13 +109,14 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 				return nil
 			}
 		}
-		owner, err := n.groups.Users.OwnerOfVolume(ctx, csiproxy.VolumeID(volume.VolumeID))
-		if err != nil || owner != "" && !win.SameName(owner, volume.Driver) { // a planted mount point
+		extent, err := usage.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
+		if err != nil {
 			return err
 		}
-		extent, err := usage.Extent(ctx, n.calls, csiproxy.VolumeID(volume.VolumeID))
-		if err != nil || !slices.Contains(online, extent.DiskNumber) {
-			return err
+		owner, isOnline := owners[extent.DiskNumber]
+		isPlanted := owner != "" && !win.SameName(owner, volume.Driver)
+		if !isOnline || isPlanted {
+			return nil
 		}
 		space, err := n.calls.DiskFreeSpace(ctx, volume.VolumeID)
 		volume.SizeBytes, volume.UsedBytes = space.Total, space.Total-space.Free

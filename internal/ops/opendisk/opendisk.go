@@ -89,8 +89,9 @@ func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 }
 
 // open opens the disk n for queries and records its identity. With retry, open repeats an open that
-// Windows refuses for a moment.
+// Windows refuses for a moment. Calls that hang on the number's earlier disk are repeated now and then.
 func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, retry bool) (*Disk, error) {
+	ctx = operation.RepeatHanging(ctx)
 	h, err := openNumber(ctx, sys, n, win.AccessNone, retry)
 	if err != nil {
 		return nil, err

@@ -120,8 +120,8 @@ func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string
 	return owner, err
 }
 
-// OwnerOfVolume returns the driver of a volume's disk, and "" if the volume is missing.
-func (f *Finder) OwnerOfVolume(ctx context.Context, id csiproxy.VolumeID) (string, error) {
+// ownerOfVolume returns the driver of a volume's disk, and "" if the volume is missing.
+func (f *Finder) ownerOfVolume(ctx context.Context, id csiproxy.VolumeID) (string, error) {
 	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
 	}

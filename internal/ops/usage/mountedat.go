@@ -82,7 +82,7 @@ const ManyMore = "more directories than can be listed"
 // mountedByLinks returns the mount points of a volume in the allowed directories, and ManyMore. The
 // own directories of drivers are left out, except those of the volume's driver.
 func (f *Finder) mountedByLinks(ctx context.Context, id csiproxy.VolumeID) (paths []string, _ error) {
-	owner, err := f.OwnerOfVolume(ctx, id)
+	owner, err := f.ownerOfVolume(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (f *Finder) addOfOthers(ctx context.Context, name string, ofOthers map[stri
 	if len(ofOthers) == 0 {
 		return nil
 	}
-	owner, err := f.OwnerOfVolume(ctx, csiproxy.VolumeID(name))
+	owner, err := f.ownerOfVolume(ctx, csiproxy.VolumeID(name))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []s
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	owner, err := f.OwnerOfVolume(ctx, id)
+	owner, err := f.ownerOfVolume(ctx, id)
 	return slices.DeleteFunc(paths, func(path string) bool {
 		return f.SharedFinder.paths.DriverOf(f.SharedFinder.paths.ParseListed(path)) != owner
 	}), err

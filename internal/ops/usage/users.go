@@ -327,7 +327,7 @@ func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]wi
 // through further links. Links in the own directories of drivers other than the volume's are
 // ignored. If the search may have missed links, LinksToVolume returns an error.
 func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links []string, _ error) {
-	owner, err := f.OwnerOfVolume(ctx, id)
+	owner, err := f.ownerOfVolume(ctx, id)
 	if err != nil {
 		return nil, unknownLinks(err)
 	}
