@@ -39,8 +39,9 @@ var (
 	// ErrNotFound means that the object of the call is missing: no disk has the serial number, the
 	// path of GetVolume has no mount, the server has no such share.
 	//
-	// Calls that remove or unmount a missing object succeed instead. A temporarily unreachable
-	// object is ErrUnavailable. Therefore a disk with ErrNotFound has left, or has never come.
+	// Calls of the group storage that remove or unmount a missing object succeed instead, and so do
+	// UnmountVolume, DisconnectTarget and Rmdir with force. A temporarily unreachable object is
+	// ErrUnavailable. Therefore a disk with ErrNotFound has left, or has never come.
 	ErrNotFound = errors.New("not found")
 	// ErrAlreadyExists means that something else occupies the place of a new object: a file is at
 	// the target path of PublishVolume, a directory with entries at the path of a link.
