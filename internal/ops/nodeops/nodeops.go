@@ -120,8 +120,12 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	}
 	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
 	whole := common.whole()
+	n.all = append(n.all, whole.calls)
+	if len(drivers) > 0 { // without drivers, a call that hangs in a list is refused in the other calls, too
+		whole.lists = common.listCalls()
+		n.all = append(n.all, whole.lists)
+	}
 	n.Operations, n.groups = common.newGroups(whole)
-	n.all = append(n.all, whole.calls, whole.lists)
 	for _, driver := range drivers {
 		own := common.partOf(driver.Driver)
 		n.drivers[driver.Name], _ = common.newGroups(own)
@@ -204,9 +208,9 @@ type part struct {
 	ownerOfPortal func(p win.ISCSIPortal) (driver string, isKnown bool)
 }
 
-// whole returns the whole node.
+// whole returns the whole node, with the same calls for lists.
 func (s *shared) whole() part {
-	return part{calls: s.calls, lists: s.listCalls(), sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
+	return part{calls: s.calls, lists: s.calls, sys: s.calls, paths: s.paths, users: usage.NewFinder(s.users), log: s.options.Logger,
 		ownerOfDisk: s.ownersBy(s.calls), lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
 }
 
