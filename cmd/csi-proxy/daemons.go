@@ -86,7 +86,7 @@ func (all daemons) serve(ctx context.Context, log *slog.Logger) error {
 		serving.Go(func() {
 			err := served.Serve(ctx)
 			if err != nil && served.driver != "" && served.driver != admin.Driver {
-				log.Error("the driver's endpoints have ended", "driver", served.driver, "err", err)
+				log.Error("the driver's endpoints have ended; restart the daemon to serve them again", "driver", served.driver, "err", err)
 				return
 			}
 			errs[i] = err

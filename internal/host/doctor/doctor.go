@@ -61,8 +61,8 @@ type Service struct {
 	State     string // in words
 	Disabled  bool
 	ProcessID uint32 // 0 if there is no process, or it is a wrapper's
-	// ExitCode is the Windows error number with which it last stopped, and SpecificExitCode
-	// its own code if that is 1066.
+	// ExitCode is the Windows error number of the service's last stop. If ExitCode is 1066,
+	// SpecificExitCode is the service's own code.
 	ExitCode         uint32
 	SpecificExitCode uint32
 	Account          string

@@ -70,8 +70,8 @@ var (
 		"Log-ons to SMB servers that were held back, since the server refused the same credentials shortly before.", nil, nil)
 )
 
-// causes are the Windows errors whose counters start at 0, so that the first one is seen as
-// an increase: those that say that hardware, a network, an account or the node is in trouble.
+// causes are Windows errors about hardware, networks, accounts and the node. Their counters start at
+// 0: Prometheus then sees the first error as an increase.
 var causes = []winerr.Errno{
 	winerr.ErrorAccessDenied, winerr.ErrorCRC, winerr.ErrorDeviceNotConnected, winerr.ErrorDiskFull, winerr.ErrorGenFailure,
 	winerr.ErrorIODevice, winerr.ErrorLogonFailure, winerr.ErrorBadNetPath, winerr.ErrorNoSystemResources, winerr.ErrorNotReady,

@@ -61,9 +61,9 @@ type known struct {
 	// answers have settled the owner; until then, driver is "". Adapters have no owner.
 	driver       string
 	isOwnerKnown bool
-	// slowFor are the drivers that no longer wait for the disk while its owner is unknown: asked by
-	// them, the disk took slowOwner or longer, and didn't settle its owner. The end of a brief query
-	// doesn't count. A driver whose own calls are late doesn't make the disk slow for others.
+	// slowFor are the drivers that waited slowOwner or longer, and didn't learn the disk's owner. While
+	// the owner is unknown, these drivers no longer wait for the disk. A wait that a brief query ended
+	// doesn't count. Late calls of a driver make the disk slow for this driver only.
 	slowFor []string
 	reason  string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
@@ -449,8 +449,8 @@ func (d *Disks) askDisks(ctx context.Context, q *query, key any,
 	})
 }
 
-// eachDisk is askDisks, without the devices that aren't disks of their own (see openPath), disks
-// that leave meanwhile, and silent disks of unknown number.
+// eachDisk is askDisks without the results of three kinds of devices: those outside the scope of
+// operations (see openPath), disks that leave meanwhile, and silent disks of unknown number.
 func (d *Disks) eachDisk(ctx context.Context, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	results, err := d.askDisks(ctx, q, key, ask)

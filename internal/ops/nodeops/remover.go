@@ -153,8 +153,8 @@ func atPath(path func() string, err error) error {
 	return &csiproxy.Error{Object: quote.Text(path()), Err: err}
 }
 
-// removeEntry opens a plain directory with the rights to list and delete it. It removes any other
-// entry.
+// removeEntry removes an entry, except for a plain directory: removeEntry opens the directory, with
+// the rights to list and delete it.
 func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.File, err error) {
 	// The entry may have changed since the listing.
 	const attempts = 5

@@ -59,8 +59,8 @@ func (p *Policy) Within(t DriverPaths) *Policy {
 	return &q
 }
 
-// IsOfDriver reports whether the policy belongs to a driver. A driver must not learn which other
-// volume is mounted in its directories.
+// IsOfDriver reports whether the policy belongs to a driver. Errors for a driver name only volumes of
+// the driver.
 func (p *Policy) IsOfDriver() bool { return p.driverPaths != nil }
 
 // addDrivers adds the directories of the node's drivers to a policy, by the rules of
@@ -190,8 +190,8 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 		csiData, quote.Text(t.driver))
 }
 
-// driverOfVolumeBelow is driverOfVolume for kubelet's file in a directory below dir. It opens one
-// directory after the other.
+// driverOfVolumeBelow reads kubelet's file in a directory below dir, as driverOfVolume does, and opens
+// one directory after the other.
 func driverOfVolumeBelow(ctx context.Context, dir *File, names []string) (driver string, err error) {
 	for _, name := range names {
 		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {

@@ -76,7 +76,7 @@ func (c *conn) heldBytes() int64 {
 // change makes a change to what counts of a connection.
 func (all *connections) change(c *conn, f func()) {
 	if largest := all.changeAndFindLargest(c, f); largest != nil {
-		largest.closeFor("too much has arrived of requests that don't end, or waits for clients that take no answers")
+		largest.closeFor("unfinished requests and untaken answers of all clients take too much memory; this client's take the most")
 	}
 }
 

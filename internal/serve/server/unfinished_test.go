@@ -147,7 +147,7 @@ func TestHeldBytesAreBounded(t *testing.T) {
 				if _, err := large.conn.Write([]byte{0}); err == nil {
 					t.Error("the connection that holds the most is still open")
 				}
-				if got := len(r.logged("too much has arrived of requests")); got != 1 {
+				if got := len(r.logged("take too much memory")); got != 1 {
 					t.Errorf("%d log lines, want 1", got)
 				}
 				if _, err := say(t.Context(), client, "hello"); err != nil {

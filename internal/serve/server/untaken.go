@@ -35,7 +35,8 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
-// mark is an empty buffer, with the least capacity that makes gRPC return it to its pool.
+// mark is an empty buffer, with the least capacity that makes gRPC return a buffer to its pool: package
+// mem of gRPC pools only buffers of more than 1 KiB.
 var mark = make([]byte, 0, 1<<10+1)
 
 // Marshal appends the mark to the encoded message, with the answer as its pool.

@@ -284,7 +284,7 @@ func (s *scenario) runTest(f pluginFault) {
 	s.must(s.cluster.StorageV1().StorageClasses().Delete(s.ctx, t.class, metav1.DeleteOptions{}))
 }
 
-// run runs the plugin, and plays its pods until it ends. It returns what the plugin has printed.
+// run runs the plugin, and plays its pods until the plugin ends. It returns the plugin's output.
 func (t *pluginTest) run(f pluginFault) (output string, err error) {
 	var printed bytes.Buffer
 	plugin := exec.CommandContext(t.ctx, t.options.plugin, "test", "--kubeconfig", t.cluster.kubeconfig, "--namespace", t.name,
