@@ -86,8 +86,9 @@ type Options struct {
 	OnSkippedDisks func(count int)
 }
 
-// Node is a Windows node. All methods may be called concurrently. Package client has the same
-// groups, over the endpoints of a daemon.
+// Node is a Windows node. All methods may be called concurrently. A call returns up to half a second
+// before the deadline of its context, with an error that says what the call waited for. Package client
+// has the same groups, over the endpoints of a daemon.
 type Node struct {
 	Disk       published.DiskOperations
 	Volume     published.VolumeOperations

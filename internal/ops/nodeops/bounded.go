@@ -11,8 +11,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 )
 
-// Bounded returns the operations for callers in process: each returns when the caller's context
-// ends, even while Windows hangs. See [operation.Run]. The daemon bounds its own calls.
+// Bounded returns the operations for callers in process: each returns shortly before the deadline of
+// the caller's context, even while Windows hangs. See [operation.AnswerInTime] and [operation.Run].
+// The daemon bounds its own calls.
 func (o Operations) Bounded() Operations {
 	return Operations{
 		Disk:       boundedDisk{o.Disk},
@@ -25,7 +26,13 @@ func (o Operations) Bounded() Operations {
 	}
 }
 
-func run(ctx context.Context, name string, f func(context.Context) error) error {
-	_, err := operation.Run(ctx, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+func run[T any](ctx context.Context, name string, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := operation.AnswerInTime(ctx)
+	defer cancel()
+	return operation.Run(ctx, name, f)
+}
+
+func runOnly(ctx context.Context, name string, f func(context.Context) error) error {
+	_, err := run(ctx, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }

@@ -9,262 +9,261 @@ import (
 	"context"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/published"
 )
 
 type boundedDisk struct{ published.DiskOperations }
 
 func (b boundedDisk) FindDiskByPage83(ctx context.Context, p1 string) (csiproxy.DiskNumber, error) {
-	return operation.Run(ctx, "FindDiskByPage83", func(ctx context.Context) (csiproxy.DiskNumber, error) {
+	return run(ctx, "FindDiskByPage83", func(ctx context.Context) (csiproxy.DiskNumber, error) {
 		return b.DiskOperations.FindDiskByPage83(ctx, p1)
 	})
 }
 
 func (b boundedDisk) GetDiskState(ctx context.Context, p1 csiproxy.DiskNumber) (bool, error) {
-	return operation.Run(ctx, "GetDiskState", func(ctx context.Context) (bool, error) { return b.DiskOperations.GetDiskState(ctx, p1) })
+	return run(ctx, "GetDiskState", func(ctx context.Context) (bool, error) { return b.DiskOperations.GetDiskState(ctx, p1) })
 }
 
 func (b boundedDisk) GetDiskStats(ctx context.Context, p1 csiproxy.DiskNumber) (published.DiskStats, error) {
-	return operation.Run(ctx, "GetDiskStats", func(ctx context.Context) (published.DiskStats, error) { return b.DiskOperations.GetDiskStats(ctx, p1) })
+	return run(ctx, "GetDiskStats", func(ctx context.Context) (published.DiskStats, error) { return b.DiskOperations.GetDiskStats(ctx, p1) })
 }
 
 func (b boundedDisk) ListDiskIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
-	return operation.Run(ctx, "ListDiskIDs", func(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
+	return run(ctx, "ListDiskIDs", func(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
 		return b.DiskOperations.ListDiskIDs(ctx)
 	})
 }
 
 func (b boundedDisk) ListDiskLocations(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
-	return operation.Run(ctx, "ListDiskLocations", func(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
+	return run(ctx, "ListDiskLocations", func(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
 		return b.DiskOperations.ListDiskLocations(ctx)
 	})
 }
 
 func (b boundedDisk) PartitionDisk(ctx context.Context, p1 csiproxy.DiskNumber) error {
-	return run(ctx, "PartitionDisk", func(ctx context.Context) error { return b.DiskOperations.PartitionDisk(ctx, p1) })
+	return runOnly(ctx, "PartitionDisk", func(ctx context.Context) error { return b.DiskOperations.PartitionDisk(ctx, p1) })
 }
 
 func (b boundedDisk) Rescan(ctx context.Context) error {
-	return run(ctx, "Rescan", func(ctx context.Context) error { return b.DiskOperations.Rescan(ctx) })
+	return runOnly(ctx, "Rescan", func(ctx context.Context) error { return b.DiskOperations.Rescan(ctx) })
 }
 
 func (b boundedDisk) SetDiskState(ctx context.Context, p1 csiproxy.DiskNumber, p2 bool) error {
-	return run(ctx, "SetDiskState", func(ctx context.Context) error { return b.DiskOperations.SetDiskState(ctx, p1, p2) })
+	return runOnly(ctx, "SetDiskState", func(ctx context.Context) error { return b.DiskOperations.SetDiskState(ctx, p1, p2) })
 }
 
 type boundedVolume struct{ published.VolumeOperations }
 
 func (b boundedVolume) DataVolumeOfDisk(ctx context.Context, p1 csiproxy.DiskNumber) (csiproxy.VolumeID, error) {
-	return operation.Run(ctx, "DataVolumeOfDisk", func(ctx context.Context) (csiproxy.VolumeID, error) {
+	return run(ctx, "DataVolumeOfDisk", func(ctx context.Context) (csiproxy.VolumeID, error) {
 		return b.VolumeOperations.DataVolumeOfDisk(ctx, p1)
 	})
 }
 
 func (b boundedVolume) FormatVolume(ctx context.Context, p1 csiproxy.VolumeID) error {
-	return run(ctx, "FormatVolume", func(ctx context.Context) error { return b.VolumeOperations.FormatVolume(ctx, p1) })
+	return runOnly(ctx, "FormatVolume", func(ctx context.Context) error { return b.VolumeOperations.FormatVolume(ctx, p1) })
 }
 
 func (b boundedVolume) GetClosestVolumeIDFromTargetPath(ctx context.Context, p1 string) (csiproxy.VolumeID, error) {
-	return operation.Run(ctx, "GetClosestVolumeIDFromTargetPath", func(ctx context.Context) (csiproxy.VolumeID, error) {
+	return run(ctx, "GetClosestVolumeIDFromTargetPath", func(ctx context.Context) (csiproxy.VolumeID, error) {
 		return b.VolumeOperations.GetClosestVolumeIDFromTargetPath(ctx, p1)
 	})
 }
 
 func (b boundedVolume) GetDiskNumberFromVolumeID(ctx context.Context, p1 csiproxy.VolumeID) (csiproxy.DiskNumber, error) {
-	return operation.Run(ctx, "GetDiskNumberFromVolumeID", func(ctx context.Context) (csiproxy.DiskNumber, error) {
+	return run(ctx, "GetDiskNumberFromVolumeID", func(ctx context.Context) (csiproxy.DiskNumber, error) {
 		return b.VolumeOperations.GetDiskNumberFromVolumeID(ctx, p1)
 	})
 }
 
 func (b boundedVolume) GetVolumeIDFromTargetPath(ctx context.Context, p1 string) (csiproxy.VolumeID, error) {
-	return operation.Run(ctx, "GetVolumeIDFromTargetPath", func(ctx context.Context) (csiproxy.VolumeID, error) {
+	return run(ctx, "GetVolumeIDFromTargetPath", func(ctx context.Context) (csiproxy.VolumeID, error) {
 		return b.VolumeOperations.GetVolumeIDFromTargetPath(ctx, p1)
 	})
 }
 
 func (b boundedVolume) GetVolumeStats(ctx context.Context, p1 csiproxy.VolumeID) (published.VolumeStats, error) {
-	return operation.Run(ctx, "GetVolumeStats", func(ctx context.Context) (published.VolumeStats, error) {
+	return run(ctx, "GetVolumeStats", func(ctx context.Context) (published.VolumeStats, error) {
 		return b.VolumeOperations.GetVolumeStats(ctx, p1)
 	})
 }
 
 func (b boundedVolume) IsVolumeFormatted(ctx context.Context, p1 csiproxy.VolumeID) (bool, error) {
-	return operation.Run(ctx, "IsVolumeFormatted", func(ctx context.Context) (bool, error) { return b.VolumeOperations.IsVolumeFormatted(ctx, p1) })
+	return run(ctx, "IsVolumeFormatted", func(ctx context.Context) (bool, error) { return b.VolumeOperations.IsVolumeFormatted(ctx, p1) })
 }
 
 func (b boundedVolume) ListVolumesOnDisk(ctx context.Context, p1 csiproxy.DiskNumber, p2 uint32) ([]csiproxy.VolumeID, error) {
-	return operation.Run(ctx, "ListVolumesOnDisk", func(ctx context.Context) ([]csiproxy.VolumeID, error) {
+	return run(ctx, "ListVolumesOnDisk", func(ctx context.Context) ([]csiproxy.VolumeID, error) {
 		return b.VolumeOperations.ListVolumesOnDisk(ctx, p1, p2)
 	})
 }
 
 func (b boundedVolume) MountVolume(ctx context.Context, p1 csiproxy.VolumeID, p2 string) error {
-	return run(ctx, "MountVolume", func(ctx context.Context) error { return b.VolumeOperations.MountVolume(ctx, p1, p2) })
+	return runOnly(ctx, "MountVolume", func(ctx context.Context) error { return b.VolumeOperations.MountVolume(ctx, p1, p2) })
 }
 
 func (b boundedVolume) ResizeVolume(ctx context.Context, p1 csiproxy.VolumeID, p2 int64) error {
-	return run(ctx, "ResizeVolume", func(ctx context.Context) error { return b.VolumeOperations.ResizeVolume(ctx, p1, p2) })
+	return runOnly(ctx, "ResizeVolume", func(ctx context.Context) error { return b.VolumeOperations.ResizeVolume(ctx, p1, p2) })
 }
 
 func (b boundedVolume) UnmountVolume(ctx context.Context, p1 csiproxy.VolumeID, p2 string) error {
-	return run(ctx, "UnmountVolume", func(ctx context.Context) error { return b.VolumeOperations.UnmountVolume(ctx, p1, p2) })
+	return runOnly(ctx, "UnmountVolume", func(ctx context.Context) error { return b.VolumeOperations.UnmountVolume(ctx, p1, p2) })
 }
 
 func (b boundedVolume) WriteVolumeCache(ctx context.Context, p1 csiproxy.VolumeID) error {
-	return run(ctx, "WriteVolumeCache", func(ctx context.Context) error { return b.VolumeOperations.WriteVolumeCache(ctx, p1) })
+	return runOnly(ctx, "WriteVolumeCache", func(ctx context.Context) error { return b.VolumeOperations.WriteVolumeCache(ctx, p1) })
 }
 
 type boundedFilesystem struct{ published.FilesystemOperations }
 
 func (b boundedFilesystem) CreateSymlink(ctx context.Context, p1 string, p2 string) error {
-	return run(ctx, "CreateSymlink", func(ctx context.Context) error { return b.FilesystemOperations.CreateSymlink(ctx, p1, p2) })
+	return runOnly(ctx, "CreateSymlink", func(ctx context.Context) error { return b.FilesystemOperations.CreateSymlink(ctx, p1, p2) })
 }
 
 func (b boundedFilesystem) IsSymlink(ctx context.Context, p1 string) (bool, error) {
-	return operation.Run(ctx, "IsSymlink", func(ctx context.Context) (bool, error) { return b.FilesystemOperations.IsSymlink(ctx, p1) })
+	return run(ctx, "IsSymlink", func(ctx context.Context) (bool, error) { return b.FilesystemOperations.IsSymlink(ctx, p1) })
 }
 
 func (b boundedFilesystem) Mkdir(ctx context.Context, p1 string) error {
-	return run(ctx, "Mkdir", func(ctx context.Context) error { return b.FilesystemOperations.Mkdir(ctx, p1) })
+	return runOnly(ctx, "Mkdir", func(ctx context.Context) error { return b.FilesystemOperations.Mkdir(ctx, p1) })
 }
 
 func (b boundedFilesystem) PathExists(ctx context.Context, p1 string) (bool, error) {
-	return operation.Run(ctx, "PathExists", func(ctx context.Context) (bool, error) { return b.FilesystemOperations.PathExists(ctx, p1) })
+	return run(ctx, "PathExists", func(ctx context.Context) (bool, error) { return b.FilesystemOperations.PathExists(ctx, p1) })
 }
 
 func (b boundedFilesystem) Rmdir(ctx context.Context, p1 string, p2 bool) error {
-	return run(ctx, "Rmdir", func(ctx context.Context) error { return b.FilesystemOperations.Rmdir(ctx, p1, p2) })
+	return runOnly(ctx, "Rmdir", func(ctx context.Context) error { return b.FilesystemOperations.Rmdir(ctx, p1, p2) })
 }
 
 func (b boundedFilesystem) RmdirContents(ctx context.Context, p1 string) error {
-	return run(ctx, "RmdirContents", func(ctx context.Context) error { return b.FilesystemOperations.RmdirContents(ctx, p1) })
+	return runOnly(ctx, "RmdirContents", func(ctx context.Context) error { return b.FilesystemOperations.RmdirContents(ctx, p1) })
 }
 
 type boundedSMB struct{ published.SMBOperations }
 
 func (b boundedSMB) NewSMBGlobalMapping(ctx context.Context, p1 string, p2 string, p3 csiproxy.SMBCredentials) error {
-	return run(ctx, "NewSMBGlobalMapping", func(ctx context.Context) error { return b.SMBOperations.NewSMBGlobalMapping(ctx, p1, p2, p3) })
+	return runOnly(ctx, "NewSMBGlobalMapping", func(ctx context.Context) error { return b.SMBOperations.NewSMBGlobalMapping(ctx, p1, p2, p3) })
 }
 
 func (b boundedSMB) RemoveSMBGlobalMapping(ctx context.Context, p1 string) error {
-	return run(ctx, "RemoveSMBGlobalMapping", func(ctx context.Context) error { return b.SMBOperations.RemoveSMBGlobalMapping(ctx, p1) })
+	return runOnly(ctx, "RemoveSMBGlobalMapping", func(ctx context.Context) error { return b.SMBOperations.RemoveSMBGlobalMapping(ctx, p1) })
 }
 
 type boundedISCSI struct{ published.ISCSIOperations }
 
 func (b boundedISCSI) AddTargetPortal(ctx context.Context, p1 csiproxy.ISCSIPortal) error {
-	return run(ctx, "AddTargetPortal", func(ctx context.Context) error { return b.ISCSIOperations.AddTargetPortal(ctx, p1) })
+	return runOnly(ctx, "AddTargetPortal", func(ctx context.Context) error { return b.ISCSIOperations.AddTargetPortal(ctx, p1) })
 }
 
 func (b boundedISCSI) ConnectTarget(ctx context.Context, p1 csiproxy.ISCSIPortal, p2 csiproxy.IQN, p3 csiproxy.ISCSIAuthentication) error {
-	return run(ctx, "ConnectTarget", func(ctx context.Context) error { return b.ISCSIOperations.ConnectTarget(ctx, p1, p2, p3) })
+	return runOnly(ctx, "ConnectTarget", func(ctx context.Context) error { return b.ISCSIOperations.ConnectTarget(ctx, p1, p2, p3) })
 }
 
 func (b boundedISCSI) DisconnectTarget(ctx context.Context, p1 csiproxy.ISCSIPortal, p2 csiproxy.IQN) error {
-	return run(ctx, "DisconnectTarget", func(ctx context.Context) error { return b.ISCSIOperations.DisconnectTarget(ctx, p1, p2) })
+	return runOnly(ctx, "DisconnectTarget", func(ctx context.Context) error { return b.ISCSIOperations.DisconnectTarget(ctx, p1, p2) })
 }
 
 func (b boundedISCSI) DiscoverTargetPortal(ctx context.Context, p1 csiproxy.ISCSIPortal) ([]csiproxy.IQN, error) {
-	return operation.Run(ctx, "DiscoverTargetPortal", func(ctx context.Context) ([]csiproxy.IQN, error) {
+	return run(ctx, "DiscoverTargetPortal", func(ctx context.Context) ([]csiproxy.IQN, error) {
 		return b.ISCSIOperations.DiscoverTargetPortal(ctx, p1)
 	})
 }
 
 func (b boundedISCSI) GetTargetDisks(ctx context.Context, p1 csiproxy.ISCSIPortal, p2 csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
-	return operation.Run(ctx, "GetTargetDisks", func(ctx context.Context) ([]csiproxy.DiskNumber, error) {
+	return run(ctx, "GetTargetDisks", func(ctx context.Context) ([]csiproxy.DiskNumber, error) {
 		return b.ISCSIOperations.GetTargetDisks(ctx, p1, p2)
 	})
 }
 
 func (b boundedISCSI) ListTargetPortals(ctx context.Context) ([]csiproxy.ISCSIPortal, error) {
-	return operation.Run(ctx, "ListTargetPortals", func(ctx context.Context) ([]csiproxy.ISCSIPortal, error) {
+	return run(ctx, "ListTargetPortals", func(ctx context.Context) ([]csiproxy.ISCSIPortal, error) {
 		return b.ISCSIOperations.ListTargetPortals(ctx)
 	})
 }
 
 func (b boundedISCSI) RemoveTargetPortal(ctx context.Context, p1 csiproxy.ISCSIPortal) error {
-	return run(ctx, "RemoveTargetPortal", func(ctx context.Context) error { return b.ISCSIOperations.RemoveTargetPortal(ctx, p1) })
+	return runOnly(ctx, "RemoveTargetPortal", func(ctx context.Context) error { return b.ISCSIOperations.RemoveTargetPortal(ctx, p1) })
 }
 
 func (b boundedISCSI) SetMutualCHAPSecret(ctx context.Context, p1 csiproxy.Secret) error {
-	return run(ctx, "SetMutualCHAPSecret", func(ctx context.Context) error { return b.ISCSIOperations.SetMutualCHAPSecret(ctx, p1) })
+	return runOnly(ctx, "SetMutualCHAPSecret", func(ctx context.Context) error { return b.ISCSIOperations.SetMutualCHAPSecret(ctx, p1) })
 }
 
 type boundedSystem struct{ published.SystemOperations }
 
 func (b boundedSystem) GetBIOSSerialNumber(ctx context.Context) (string, error) {
-	return operation.Run(ctx, "GetBIOSSerialNumber", func(ctx context.Context) (string, error) { return b.SystemOperations.GetBIOSSerialNumber(ctx) })
+	return run(ctx, "GetBIOSSerialNumber", func(ctx context.Context) (string, error) { return b.SystemOperations.GetBIOSSerialNumber(ctx) })
 }
 
 func (b boundedSystem) GetService(ctx context.Context, p1 string) (published.Service, error) {
-	return operation.Run(ctx, "GetService", func(ctx context.Context) (published.Service, error) { return b.SystemOperations.GetService(ctx, p1) })
+	return run(ctx, "GetService", func(ctx context.Context) (published.Service, error) { return b.SystemOperations.GetService(ctx, p1) })
 }
 
 func (b boundedSystem) StartService(ctx context.Context, p1 string) error {
-	return run(ctx, "StartService", func(ctx context.Context) error { return b.SystemOperations.StartService(ctx, p1) })
+	return runOnly(ctx, "StartService", func(ctx context.Context) error { return b.SystemOperations.StartService(ctx, p1) })
 }
 
 func (b boundedSystem) StopService(ctx context.Context, p1 string, p2 bool) error {
-	return run(ctx, "StopService", func(ctx context.Context) error { return b.SystemOperations.StopService(ctx, p1, p2) })
+	return runOnly(ctx, "StopService", func(ctx context.Context) error { return b.SystemOperations.StopService(ctx, p1, p2) })
 }
 
 type boundedStorage struct{ csiproxy.StorageOperations }
 
 func (b boundedStorage) CheckVolume(ctx context.Context, p1 csiproxy.CheckVolumeRequest) (csiproxy.CheckedVolume, error) {
-	return operation.Run(ctx, "CheckVolume", func(ctx context.Context) (csiproxy.CheckedVolume, error) {
+	return run(ctx, "CheckVolume", func(ctx context.Context) (csiproxy.CheckedVolume, error) {
 		return b.StorageOperations.CheckVolume(ctx, p1)
 	})
 }
 
 func (b boundedStorage) CleanUp(ctx context.Context, p1 bool) (csiproxy.Leftovers, error) {
-	return operation.Run(ctx, "CleanUp", func(ctx context.Context) (csiproxy.Leftovers, error) { return b.StorageOperations.CleanUp(ctx, p1) })
+	return run(ctx, "CleanUp", func(ctx context.Context) (csiproxy.Leftovers, error) { return b.StorageOperations.CleanUp(ctx, p1) })
 }
 
 func (b boundedStorage) ExpandVolume(ctx context.Context, p1 csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
-	return operation.Run(ctx, "ExpandVolume", func(ctx context.Context) (csiproxy.ExpandedVolume, error) {
+	return run(ctx, "ExpandVolume", func(ctx context.Context) (csiproxy.ExpandedVolume, error) {
 		return b.StorageOperations.ExpandVolume(ctx, p1)
 	})
 }
 
 func (b boundedStorage) GetVolume(ctx context.Context, p1 string) (csiproxy.Volume, error) {
-	return operation.Run(ctx, "GetVolume", func(ctx context.Context) (csiproxy.Volume, error) { return b.StorageOperations.GetVolume(ctx, p1) })
+	return run(ctx, "GetVolume", func(ctx context.Context) (csiproxy.Volume, error) { return b.StorageOperations.GetVolume(ctx, p1) })
 }
 
 func (b boundedStorage) ListDisks(ctx context.Context, p1 csiproxy.Selector) ([]csiproxy.Disk, error) {
-	return operation.Run(ctx, "ListDisks", func(ctx context.Context) ([]csiproxy.Disk, error) { return b.StorageOperations.ListDisks(ctx, p1) })
+	return run(ctx, "ListDisks", func(ctx context.Context) ([]csiproxy.Disk, error) { return b.StorageOperations.ListDisks(ctx, p1) })
 }
 
 func (b boundedStorage) ListVolumes(ctx context.Context) (csiproxy.VolumeList, error) {
-	return operation.Run(ctx, "ListVolumes", func(ctx context.Context) (csiproxy.VolumeList, error) { return b.StorageOperations.ListVolumes(ctx) })
+	return run(ctx, "ListVolumes", func(ctx context.Context) (csiproxy.VolumeList, error) { return b.StorageOperations.ListVolumes(ctx) })
 }
 
 func (b boundedStorage) PublishVolume(ctx context.Context, p1 string, p2 string) error {
-	return run(ctx, "PublishVolume", func(ctx context.Context) error { return b.StorageOperations.PublishVolume(ctx, p1, p2) })
+	return runOnly(ctx, "PublishVolume", func(ctx context.Context) error { return b.StorageOperations.PublishVolume(ctx, p1, p2) })
 }
 
 func (b boundedStorage) StageShare(ctx context.Context, p1 csiproxy.StageShareRequest) error {
-	return run(ctx, "StageShare", func(ctx context.Context) error { return b.StorageOperations.StageShare(ctx, p1) })
+	return runOnly(ctx, "StageShare", func(ctx context.Context) error { return b.StorageOperations.StageShare(ctx, p1) })
 }
 
 func (b boundedStorage) StageVolume(ctx context.Context, p1 csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error) {
-	return operation.Run(ctx, "StageVolume", func(ctx context.Context) (csiproxy.StagedVolume, error) {
+	return run(ctx, "StageVolume", func(ctx context.Context) (csiproxy.StagedVolume, error) {
 		return b.StorageOperations.StageVolume(ctx, p1)
 	})
 }
 
 func (b boundedStorage) UnpublishVolume(ctx context.Context, p1 string) error {
-	return run(ctx, "UnpublishVolume", func(ctx context.Context) error { return b.StorageOperations.UnpublishVolume(ctx, p1) })
+	return runOnly(ctx, "UnpublishVolume", func(ctx context.Context) error { return b.StorageOperations.UnpublishVolume(ctx, p1) })
 }
 
 func (b boundedStorage) UnstageShare(ctx context.Context, p1 csiproxy.UnstageShareRequest) (csiproxy.UnstagedShare, error) {
-	return operation.Run(ctx, "UnstageShare", func(ctx context.Context) (csiproxy.UnstagedShare, error) {
+	return run(ctx, "UnstageShare", func(ctx context.Context) (csiproxy.UnstagedShare, error) {
 		return b.StorageOperations.UnstageShare(ctx, p1)
 	})
 }
 
 func (b boundedStorage) UnstageVolume(ctx context.Context, p1 csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error) {
-	return operation.Run(ctx, "UnstageVolume", func(ctx context.Context) (csiproxy.UnstagedVolume, error) {
+	return run(ctx, "UnstageVolume", func(ctx context.Context) (csiproxy.UnstagedVolume, error) {
 		return b.StorageOperations.UnstageVolume(ctx, p1)
 	})
 }

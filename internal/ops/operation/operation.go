@@ -108,3 +108,22 @@ func Track[T any](ctx context.Context, name string, f func(context.Context) (T, 
 	t.operation = name
 	return f(inside)
 }
+
+// An operation ends some time before its caller's deadline, to leave time for the answer: a
+// twentieth of the whole time, within these bounds.
+const (
+	minAnswerTime = 50 * time.Millisecond // what an answer may take on a busy node
+	maxAnswerTime = 500 * time.Millisecond
+)
+
+// AnswerInTime returns a context that ends shortly before ctx's deadline, for the entry points of
+// the library and of the daemon. The caller then gets an error that says what the operation waited
+// for, instead of a bare missed deadline.
+func AnswerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
+}

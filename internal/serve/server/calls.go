@@ -5,7 +5,6 @@ package server
 
 import (
 	"container/list"
-	"context"
 	"maps"
 	"path"
 	"sync"
@@ -127,22 +126,4 @@ func (s *Server) refuse(method string, err error) error {
 		s.log.Warn("refusing calls", "method", method, "err", err)
 	}
 	return wire.ToStatusOf(path.Base(method), err)
-}
-
-// A call ends some time before its client's deadline, to leave time for the answer: a twentieth of
-// the whole time, within these bounds.
-const (
-	minAnswerTime = 50 * time.Millisecond // what an answer may take on a busy node
-	maxAnswerTime = 500 * time.Millisecond
-)
-
-// answerInTime returns the context of a call, which ends shortly before the client's deadline. The
-// client then gets an error that says what the call waited for, instead of a bare missed deadline.
-func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return ctx, func() {}
-	}
-	left := time.Until(deadline)
-	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
@@ -29,7 +30,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, s.refuse(info.FullMethod, err)
 	}
 	defer end()
-	ctx, cancel := answerInTime(ctx)
+	ctx, cancel := operation.AnswerInTime(ctx)
 	defer cancel()
 	start, ended := time.Now(), s.count(Unary, info.FullMethod)
 	resp, err = s.handle(ctx, req, info.FullMethod, handler)

@@ -29,7 +29,6 @@ import (
 	"context"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/published"
 )
 `
@@ -67,9 +66,9 @@ func write(code *bytes.Buffer, group string, operations reflect.Type) {
 			fmt.Fprintf(&parameters, ", p%d %v", p, method.Type.In(p))
 			fmt.Fprintf(&arguments, ", p%d", p)
 		}
-		result, run := "error", "run"
+		result, run := "error", "runOnly"
 		if results == 2 {
-			result, run = fmt.Sprintf("(%v, error)", method.Type.Out(0)), "operation.Run"
+			result, run = fmt.Sprintf("(%v, error)", method.Type.Out(0)), "run"
 		}
 		fmt.Fprintf(code, `
 func (b bounded%s) %s(ctx context.Context%s) %s {
