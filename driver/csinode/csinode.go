@@ -172,8 +172,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (err error) {
 	return nil
 }
 
-// Register adds the services to the driver's own gRPC server. That server should have
-// [Server.Intercept] as an interceptor.
+// Register adds Identity, Node and Options.Controller to the driver's own gRPC server, which should
+// have [Server.Intercept] as an interceptor, and serve at [Listen].
 func (s *Server) Register(server grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(server, s)
 	csi.RegisterNodeServer(server, s)

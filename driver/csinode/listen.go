@@ -13,16 +13,25 @@ import (
 	"path/filepath"
 )
 
-// ListenAndServe is [Server.Serve] at the Unix socket with a path, such as
-// C:\var\lib\kubelet\plugins\disk.example.com\csi.sock. It makes the directory if it is missing, and
-// removes the socket that a killed driver has left. If somebody serves the socket, or something
-// else than a socket is there, it stays, and ListenAndServe returns an error.
+// ListenAndServe is [Listen] and [Server.Serve].
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
-	l, err := listen(ctx, path)
+	l, err := Listen(ctx, path)
 	if err != nil {
-		return errors.Join(fmt.Errorf("serve CSI at %s: %w", path, err), s.Close())
+		return errors.Join(err, s.Close())
 	}
 	return s.Serve(ctx, l)
+}
+
+// Listen returns a listener at the Unix socket with a path, such as
+// C:\var\lib\kubelet\plugins\disk.example.com\csi.sock. Listen makes the directory if it is missing, and
+// replaces the socket of a killed driver. If another process serves the socket, or a file has the path,
+// Listen changes nothing and returns an error.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
+	l, err := listen(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("serve CSI at %s: %w", path, err)
+	}
+	return l, nil
 }
 
 func listen(ctx context.Context, path string) (net.Listener, error) {
@@ -50,9 +59,9 @@ func removeStale(ctx context.Context, path string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
-		return errors.Join(errors.New("another process serves it; end that one first"), conn.Close())
+		return errors.Join(errors.New("another process serves the socket; end that process first"), conn.Close())
 	case !errors.Is(err, connectionRefused):
-		return fmt.Errorf("whether another process serves it isn't known: %w", err)
+		return fmt.Errorf("can't tell whether another process serves the socket: %w", err)
 	}
 	return os.Remove(path)
 }
