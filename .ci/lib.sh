@@ -28,14 +28,13 @@ need() {
 	exec {lock}>&-
 }
 
-# step COMMAND... says what it runs, and how long it took. What fails, or leaves a file among the sources, ends
-# the script.
+# step COMMAND... says what it runs, how long it took, and how much time of the processors. What fails, or leaves a
+# file among the sources, ends the script.
 step() {
 	printf '\n== %s\n' "$*"
-	local began=$SECONDS before
+	local before TIMEFORMAT="== $*: %0R s; processor time %0U s user, %0S s system"
 	before=$(git status --porcelain)
-	"$@"
-	printf '== %s: %d s\n' "$*" $((SECONDS - began))
+	time "$@"
 	[ "$before" = "$(git status --porcelain)" ] || {
 		git --no-pager diff
 		printf '%s has changed these files:\n' "$*"
