@@ -9,8 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export SKIPPED=1
 
 # -trimpath: what is compiled in one folder isn't compiled again in another. -tags: tests have the code that
-# the programs have, and share the compiled packages with them.
-GOFLAGS="${GOFLAGS-} -trimpath -tags=$(cat cmd/build-tags)"
+# the programs have, and share the compiled packages with them. -vet=off: .ci/change and .ci/generated run go vet,
+# which has all that go test would vet again.
+GOFLAGS="${GOFLAGS-} -trimpath -vet=off -tags=$(cat cmd/build-tags)"
 export GOFLAGS
 
 # need PACKAGE... installs Debian's packages that aren't there. Root only. The lanes of .ci/run take turns.
