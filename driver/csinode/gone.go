@@ -30,7 +30,7 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 	for _, link := range links {
 		m := podPath.FindStringSubmatch(link)
 		if m == nil {
-			all = append(all, "it is published outside of pods' directories; if nobody needs that, run "+
+			all = append(all, "the volume is published outside of pods' directories; if nobody needs that, run "+
 				"csi-proxyctl storage unpublish "+link)
 			continue
 		}
@@ -40,7 +40,7 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 			removed = true
 			continue
 		}
-		all = append(all, fmt.Sprintf("it is published to the pod with the UID %s, and %s; if the pod and its containers "+
+		all = append(all, fmt.Sprintf("the volume is published to the pod with the UID %s, and %s; if the pod and its containers "+
 			"are gone, run csi-proxyctl storage unpublish %s", uid, why, link))
 	}
 	if more := len(all) - mostKept; more > 0 {
