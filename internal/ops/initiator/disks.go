@@ -32,18 +32,20 @@ func (i *Initiator) awaitDisks(ctx context.Context, at place, iqn csiproxy.IQN) 
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
 	var found devices
-	_, err := operation.Poll(ctx, operation.Polling{Timeout: diskTimeout}, func() (bool, error) {
+	polling := operation.Polling{Timeout: diskTimeout}
+	for polling.Next(ctx) {
 		var err error
 		if found, err = i.disks(ctx, at, iqn); err != nil || found.complete() || time.Since(begin) > found.timeout() {
-			return true, err
+			return found.numbers, err
 		}
 		if now := time.Now(); now.After(rescan) {
 			rescan, interval = now.Add(interval), 2*interval
-			return false, i.rescan(ctx)
+			if err := i.rescan(ctx); err != nil {
+				return found.numbers, err
+			}
 		}
-		return false, nil
-	})
-	return found.numbers, err
+	}
+	return found.numbers, ctx.Err()
 }
 
 // devices are the devices of a target, as listed by the initiator.

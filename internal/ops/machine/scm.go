@@ -30,33 +30,32 @@ const timeout = 2 * time.Minute
 // Source: https://learn.microsoft.com/windows/win32/services/starting-a-service
 func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
 	started := false
-	return poll(ctx, "start", func(ctx context.Context) (bool, error) {
+	for polling := poll(ctx); polling.Next(ctx); {
 		s, err := m.QueryService(ctx, name)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if s.State == win.ServiceRunning {
 			if started {
 				log.Info("service started", "service", name)
 			}
-			return true, nil
+			return nil
 		}
 		if s.State == win.ServicePaused {
-			return false, failed("the service is paused", nil)
+			return failed("the service is paused", nil)
 		}
 		if s.State == win.ServiceStopped && started {
-			return false, endedAgain(s)
+			return endedAgain(s)
 		}
 		if s.State != win.ServiceStopped {
-			return false, nil // starting or stopping
+			continue // starting or stopping
 		}
-		err = m.StartService(ctx, name)
-		if errors.Is(err, winerr.ErrorServiceAlreadyRunning) { // started by somebody else
-			err = nil
+		started = true // or by somebody else
+		if err := m.StartService(ctx, name); err != nil && !errors.Is(err, winerr.ErrorServiceAlreadyRunning) {
+			return err
 		}
-		started = err == nil
-		return false, err
-	})
+	}
+	return tookTooLong(ctx, "start")
 }
 
 // endedAgain is the error of a service that stopped after its start.
@@ -120,41 +119,48 @@ const (
 // stop stops a service without running dependents.
 func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) error {
 	asked, last := 0, time.Time{}
-	return poll(ctx, "stop", func(ctx context.Context) (bool, error) {
+	for polling := poll(ctx); polling.Next(ctx); {
 		s, err := m.QueryService(ctx, name)
 		if err != nil || s.State == win.ServiceStopped {
 			if err == nil && asked > 0 {
 				log.Info("service stopped", "service", name)
 			}
-			return err == nil, err
+			return err
 		}
 		if s.State == win.ServiceStopPending || asked == maxAsked {
-			return false, nil
+			continue
 		}
 		if asked > 0 && time.Since(last) < askAgain {
-			return false, nil
+			continue
 		}
 		err = m.StopService(ctx, name)
 		if errors.Is(err, winerr.ErrorServiceNotActive) { // the service has stopped meanwhile
-			return true, nil
+			return nil
 		}
 		if errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl) { // the service is about to change its state
-			return false, nil
+			continue
+		}
+		if err != nil {
+			return err
 		}
 		asked, last = asked+1, time.Now()
-		return false, err
-	})
+	}
+	return tookTooLong(ctx, "stop")
 }
 
-// poll calls check until check reports the requested state of the service.
-func poll(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
+// poll returns the loop that waits for the requested state of a service.
+func poll(ctx context.Context) *operation.Polling {
 	limit := timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = time.Until(deadline) + time.Second // ctx ends first
 	}
-	done, err := operation.Poll(ctx, operation.Polling{Timeout: limit}, func() (bool, error) { return check(ctx) })
-	if err == nil && !done {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "the service took longer than %v to %s", timeout, what)
+	return &operation.Polling{Timeout: limit}
+}
+
+// tookTooLong returns the error of a service that is not in the requested state after poll.
+func tookTooLong(ctx context.Context, what string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return err
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the service took longer than %v to %s", timeout, what)
 }

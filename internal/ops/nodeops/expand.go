@@ -29,24 +29,22 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	var rescan time.Time
 	interval := firstRescan
 	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
-	grown, err := operation.Poll(ctx, operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond},
-		func() (bool, error) {
-			if err = s.growOnce(ctx, id, &expanded); err != nil {
-				return false, err
-			}
-			// growOnce has made Windows read the disk's size again.
-			if expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil {
-				return false, err
-			}
-			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; isLarge || timeout < 0 {
-				return isLarge, nil
-			}
-			if now := time.Now(); !now.Before(rescan) {
-				rescan, interval = now.Add(interval), 2*interval
-				err = s.Disks.RescanAdapters(ctx)
-			}
-			return false, err
-		})
+	grown := false
+	polling := operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond}
+	for err == nil && !grown && polling.Next(ctx) {
+		if err = s.growOnce(ctx, id, &expanded); err != nil {
+			break
+		}
+		// growOnce has made Windows read the disk's size again.
+		if expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil {
+			break
+		}
+		grown = expanded.DiskSizeBytes >= r.DiskSizeBytes
+		if now := time.Now(); !grown && timeout >= 0 && !now.Before(rescan) {
+			rescan, interval = now.Add(interval), 2*interval
+			err = s.Disks.RescanAdapters(ctx)
+		}
+	}
 	if ctx.Err() != nil {
 		return expanded, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
 			expanded.DiskSizeBytes, ctx.Err())

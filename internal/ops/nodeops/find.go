@@ -76,20 +76,20 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		if noticeErr == nil {
 			defer stop()
 		} // without notices, arrived is nil, and polling alone finds the disk
-		found, err = operation.Poll(ctx, operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived},
-			func() (bool, error) {
-				if now := time.Now(); !now.Before(rescan) {
-					scan := s.Disks.Rescan
-					if rescan.IsZero() { // only later rescans may take in the whole device tree
-						scan = s.Disks.RescanAdapters
-					}
-					rescan, interval = now.Add(interval), 2*interval
-					if err := scan(ctx); err != nil {
-						return false, err
-					}
+		polling := operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived}
+		for err == nil && !found && polling.Next(ctx) {
+			if now := time.Now(); !now.Before(rescan) {
+				scan := s.Disks.Rescan
+				if rescan.IsZero() { // only later rescans may take in the whole device tree
+					scan = s.Disks.RescanAdapters
 				}
-				return ask()
-			})
+				rescan, interval = now.Add(interval), 2*interval
+				err = scan(ctx)
+			}
+			if err == nil {
+				found, err = ask()
+			}
+		}
 	}
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(wanted, all), ctx.Err())

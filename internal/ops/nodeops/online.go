@@ -65,33 +65,25 @@ func (d *Disks) WhileOnline(ctx context.Context, h *usage.LockedDisk, before, wa
 	}
 	timesOffline := 0
 	polling := operation.Polling{Timeout: onlineTimeout, First: onlineInterval, Longest: onlineLongestInterval}
-	ended, pollErr := operation.Poll(ctx, polling, func() (ended bool, _ error) {
+	for polling.Next(ctx) {
 		if err = d.bringOnline(ctx, h, wanted); err != nil {
-			return true, nil
+			return err
 		}
 		err = attempt()
-		if err == nil || IsRefusal(err) {
-			return true, nil
-		}
-		if !mustChangeAgain(ctx, h, wanted) {
-			return true, nil
+		if err == nil || IsRefusal(err) || !mustChangeAgain(ctx, h, wanted) {
+			return err
 		}
 		if timesOffline++; timesOffline >= onlineAttemptsOfCopy(wanted) {
 			if collision := d.refuseCollision(ctx, h, ids); collision != nil {
-				err = collision
-				return true, nil
+				return collision
 			}
 		}
 		d.options.Logger.Info("disk went offline again", "disk", h.Number, "err", err)
-		return false, nil
-	})
-	if pollErr != nil {
-		return fmt.Errorf("%w: %w", pollErr, err)
 	}
-	if !ended {
-		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "it went offline again and again; try again later", Err: err}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
-	return err
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "it went offline again and again; try again later", Err: err}
 }
 
 // mustChangeAgain reports whether a disk brought online in the wanted state has left the state.

@@ -104,18 +104,19 @@ func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	var last []string
 	isFirst := true
-	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
-		Longest: settleInterval}, func() (bool, error) {
+	polling := operation.Polling{Timeout: settleTimeout, First: settleInterval, Longest: settleInterval}
+	for polling.Next(ctx) {
 		interfaces, err := d.lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
-			return false, err
+			return last, err
 		}
 		slices.Sort(interfaces)
-		same := !isFirst && slices.Equal(interfaces, last)
+		if !isFirst && slices.Equal(interfaces, last) {
+			return last, nil
+		}
 		last, isFirst = interfaces, false
-		return same, nil
-	})
-	return last, err
+	}
+	return last, ctx.Err()
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.

@@ -132,21 +132,19 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
 	var inUse error // for the log: names the processes using the volume at the first attempt
-	_, pollErr := operation.Poll(ctx, polling, func() (bool, error) {
-		err = f()
-		if IsInUse(err) && inUse == nil {
+	for polling.Next(ctx) {
+		if err = f(); !IsInUse(err) {
+			if inUse != nil {
+				s.options.Logger.Warn("the unmount of a volume waited for its users", "err", inUse)
+			}
+			return err
+		}
+		if inUse == nil {
 			inUse = s.Volumes.ExplainInUse(ctx, err)
 		}
-		return !IsInUse(err), nil
-	})
-	if !IsInUse(err) {
-		if inUse != nil {
-			s.options.Logger.Warn("the unmount of a volume waited for its users", "err", inUse)
-		}
-		return err
 	}
-	if pollErr != nil {
-		return fmt.Errorf("%w: %w", pollErr, err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return s.Volumes.ExplainInUse(ctx, err)
 }

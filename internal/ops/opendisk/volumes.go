@@ -173,9 +173,9 @@ func (s *volumeSearch) await(ctx context.Context, timeout time.Duration, check f
 		case <-time.After(cancelTimeout):
 		}
 	}()
-	_, err = operation.Poll(ctx, polling, func() (bool, error) {
+	for polling.Next(ctx) {
 		if err := check(); err != nil || s.isComplete() {
-			return true, err
+			return err
 		}
 		if waited == nil {
 			waited = make(chan operation.Outcome[struct{}], 1)
@@ -188,9 +188,8 @@ func (s *volumeSearch) await(ctx context.Context, timeout time.Duration, check f
 				})
 			}()
 		}
-		return false, nil
-	})
-	return err
+	}
+	return ctx.Err()
 }
 
 // cancelTimeout is how long await waits for the end of a cancelled call. Whether Windows can cancel

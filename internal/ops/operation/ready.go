@@ -36,18 +36,19 @@ func UntilReady(ctx context.Context, precondition, change func() error) error {
 		polling.Timeout = max(0, min(polling.Timeout, time.Until(deadline)-answerTime))
 	}
 	var last error
-	_, err := Poll(ctx, polling, func() (done bool, err error) {
+	for polling.Next(ctx) {
 		if err := precondition(); err != nil {
-			return false, err
+			if ctx.Err() != nil && last != nil && !errors.Is(err, last) {
+				err = fmt.Errorf("%w: %w", err, last)
+			}
+			return err
 		}
-		last = change()
-		return last == nil || IsFinal(last), nil
-	})
-	if ctx.Err() != nil && last != nil && !errors.Is(err, last) {
-		return fmt.Errorf("%w: %w", err, last)
+		if last = change(); last == nil || IsFinal(last) {
+			return last
+		}
 	}
-	if err != nil {
-		return err
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), last)
 	}
 	return last
 }

@@ -4,6 +4,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,7 +12,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Polling configures the wait for a state without a notification.
+// Polling waits for a state without a notification, by a loop "for polling.Next(ctx)". If the loop
+// ends by itself, either ctx has ended or Timeout has passed.
 type Polling struct {
 	// Timeout is the maximum wait.
 	Timeout time.Duration
@@ -24,43 +26,43 @@ type Polling struct {
 	// Ready is closed when the awaited state is expected. Closing Ready also triggers the next
 	// check at once. May be nil.
 	Ready <-chan struct{}
+
+	interval time.Duration // before the next check; 0 before the first check
+	deadline time.Time     // Timeout after the first check
+	isOver   bool          // the deadline has passed
 }
 
 // soon is the default of Polling.First.
 const soon = 2 * time.Millisecond
 
-// Poll calls check until check returns true, and then returns true. After p.Timeout, Poll returns
-// false. It returns early with an error of check, or with ctx's error when ctx ends. Between two
-// checks, Poll keeps no thread and no call to Windows.
-func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, error) {
-	if p.First <= 0 {
-		p.First = soon
+// Next waits for the time of the next check, and returns true. The first check is at once, and the
+// last one after p.Timeout. Then, and when ctx ends, Next returns false. A waiting Next keeps no
+// thread and no call to Windows.
+func (p *Polling) Next(ctx context.Context) bool {
+	if p.interval == 0 {
+		p.interval = cmp.Or(p.First, soon)
+		p.Longest = cmp.Or(p.Longest, max(p.interval, 250*time.Millisecond))
+		return true
 	}
-	if p.Longest < p.First {
-		p.Longest = max(p.First, 250*time.Millisecond)
+	if p.isOver {
+		return false
 	}
-	var deadline *time.Timer
-	for interval := p.First; ; {
-		if done, err := check(); done || err != nil {
-			return done, err
-		}
-		if deadline == nil {
-			deadline = time.NewTimer(p.Timeout)
-			defer deadline.Stop()
-		}
-		select {
-		case <-p.Wake:
-			interval = soon
-		case <-p.Ready:
-			p.Ready, interval = nil, soon
-		case <-time.After(interval):
-			interval = min(2*interval, p.Longest)
-		case <-deadline.C:
-			return check()
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
+	if p.deadline.IsZero() {
+		p.deadline = time.Now().Add(p.Timeout)
 	}
+	remaining := time.Until(p.deadline)
+	select {
+	case <-p.Wake:
+		p.interval = soon
+	case <-p.Ready:
+		p.Ready, p.interval = nil, soon
+	case <-time.After(min(p.interval, remaining)):
+		p.isOver = remaining <= p.interval
+		p.interval = min(2*p.interval, p.Longest)
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // Retry calls f every interval while f fails with a transient error, at most for timeout. Without
@@ -68,13 +70,16 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 // Retry returns an error that wraps ctx's and f's errors.
 func Retry(ctx context.Context, timeout, interval time.Duration, transient []winerr.Errno, f func() error) error {
 	var last error
-	_, err := Poll(ctx, Polling{Timeout: timeout, First: interval, Longest: interval}, func() (bool, error) {
+	polling := Polling{Timeout: timeout, First: interval, Longest: interval}
+	for polling.Next(ctx) {
 		last = f()
 		isTransient := len(transient) == 0 || winerr.IsAny(last, transient...)
-		return last == nil || !isTransient, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, last)
+		if last == nil || !isTransient {
+			return last
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), last)
 	}
 	return last
 }

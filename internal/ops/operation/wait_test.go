@@ -75,26 +75,29 @@ func TestPollIntervals(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin, looks := time.Now(), 0
 			p := operation.Polling{Timeout: time.Second, First: test.first, Longest: test.longest}
-			done, err := operation.Poll(t.Context(), p, func() (bool, error) {
-				if looks++; looks > 100 {
-					return false, winerr.ErrorBusy
-				}
-				return false, nil
-			})
-			if took := time.Since(begin); done || err != nil || looks != test.looks || took != time.Second {
-				t.Errorf("from %v to %v: %d looks in %v: %v, %v", test.first, test.longest, looks, took, done, err)
+			for looks <= 100 && p.Next(t.Context()) {
+				looks++
+			}
+			if took := time.Since(begin); looks != test.looks || took != time.Second {
+				t.Errorf("from %v to %v: %d looks in %v", test.first, test.longest, looks, took)
 			}
 		})
 	}
 }
 
-// An error ends it.
-func TestPollFails(t *testing.T) {
-	done, err := operation.Poll(t.Context(), operation.Polling{Timeout: time.Hour},
-		func() (bool, error) { return false, winerr.ErrorBusy })
-	if done || err != winerr.ErrorBusy {
-		t.Errorf("%v, %v", done, err)
-	}
+// The end of the context ends it, without another look.
+func TestPollEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		begin, looks := time.Now(), 0
+		for p := (operation.Polling{Timeout: time.Hour}); p.Next(ctx); {
+			looks++
+		}
+		if took := time.Since(begin); looks != 3 || took != 10*time.Millisecond { // at 0, 2 and 6 ms
+			t.Errorf("%d looks in %v", looks, took)
+		}
+	})
 }
 
 // After a notice, looks are frequent again: what has arrived may need a moment.
@@ -105,14 +108,13 @@ func TestPollAfterWake(t *testing.T) {
 		ready := begin.Add(5*time.Second + 10*time.Millisecond)
 		time.AfterFunc(5*time.Second, func() { wake <- struct{}{} })
 		looks := 0
-		done, err := operation.Poll(t.Context(),
-			operation.Polling{Timeout: time.Hour, First: time.Second, Longest: time.Minute, Wake: wake}, func() (bool, error) {
-				looks++
-				return !time.Now().Before(ready), nil
-			})
+		p := operation.Polling{Timeout: time.Hour, First: time.Second, Longest: time.Minute, Wake: wake}
+		for time.Now().Before(ready) && p.Next(t.Context()) {
+			looks++
+		}
 		// At 0, 1, 3, 5 and, after the notice, 2, 6 and 14 ms later.
-		if took := time.Since(begin); !done || err != nil || looks != 7 || took != 5*time.Second+14*time.Millisecond {
-			t.Errorf("%d looks in %v: %v, %v", looks, took, done, err)
+		if took := time.Since(begin); looks != 7 || took != 5*time.Second+14*time.Millisecond {
+			t.Errorf("%d looks in %v", looks, took)
 		}
 	})
 }

@@ -336,11 +336,11 @@ func (w *walk) retry(ctx context.Context, f func() error) error {
 	}
 	begin := time.Now()
 	polling := operation.Polling{Timeout: w.remainingWait, First: 5 * time.Millisecond, Longest: 100 * time.Millisecond}
-	if _, ctxErr := operation.Poll(ctx, polling, func() (bool, error) {
+	for inUse(err) && polling.Next(ctx) {
 		err = f()
-		return !inUse(err), nil
-	}); ctxErr != nil {
-		err = ctxErr
+	}
+	if inUse(err) && ctx.Err() != nil {
+		err = ctx.Err()
 	}
 	w.remainingWait -= time.Since(begin)
 	return err
