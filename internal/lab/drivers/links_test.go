@@ -88,7 +88,11 @@ func TestDriversLinkWhereLinksAreSearched(t *testing.T) {
 			for _, link := range made.links {
 				path, err := paths.Parse(link, pathpolicy.MaxPath)
 				simtest.Must(t, err)
-				simtest.Must(t, paths.ReachOrMake(t.Context(), sys, path, pathpolicy.Entry.CheckSearched))
+				walk := paths.Walk(sys)
+				e, err := walk.ReachOrMake(t.Context(), path)
+				simtest.Must(t, err)
+				simtest.Must(t, e.CheckSearched())
+				simtest.Must(t, walk.Close())
 			}
 		})
 	}

@@ -84,29 +84,33 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
 	return f.mkdir(ctx, p)
 }
 
-func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
-	isLink := false
-	err := f.paths.ReachOrMake(ctx, f.sys, p, func(e pathpolicy.Entry) error {
-		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileCreate))
-		if err == nil {
-			f.options.Logger.Info("directory made", "path", e.Path())
-			return nil
-		}
-		// Windows may refuse to create the root of a drive instead of reporting its existence.
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, winerr.ErrorAccessDenied) {
-			dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
-		}
-		if errors.Is(err, winerr.ErrorDirectory) {
-			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
-		}
-		if err != nil {
-			return err
-		}
-		info, err := dir.Info(ctx)
-		isLink = info.IsReparsePoint()
+func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) (err error) {
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.ReachOrMake(ctx, p)
+	if err != nil {
 		return err
-	})
-	if err != nil || !isLink {
+	}
+	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileCreate))
+	if err == nil {
+		f.options.Logger.Info("directory made", "path", e.Path())
+		return nil
+	}
+	// Windows may refuse to create the root of a drive instead of reporting its existence.
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, winerr.ErrorAccessDenied) {
+		dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+	}
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	info, err := dir.Info(ctx)
+	if err != nil || !info.IsReparsePoint() {
+		return err
+	}
+	if err := walk.Close(); err != nil {
 		return err
 	}
 	to, err := f.paths.Resolve(ctx, f.sys, p)
@@ -130,11 +134,7 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	if found == pathpolicy.NothingByName || found == pathpolicy.PlainByName || err != nil {
 		return false, err
 	}
-	var link pathpolicy.Link
-	err = f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
-		link, err = e.Link(ctx)
-		return err
-	})
+	link, err := f.linkAt(ctx, p)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return false, nil
 	}
@@ -162,6 +162,17 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 		Kind:   csiproxy.ErrPermissionDenied,
 		Detail: f.paths.OutsideDetail(link),
 	}
+}
+
+// linkAt reads the link at a path.
+func (f *Filesystem) linkAt(ctx context.Context, p pathpolicy.Path) (link pathpolicy.Link, err error) {
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, p)
+	if err != nil {
+		return link, err
+	}
+	return e.Link(ctx)
 }
 
 // mappedShare parses a link's target as a UNC path, and reports whether its share has a global

@@ -65,7 +65,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 // If the call that formatted the volume ended before giving write access to the writers, Mount
 // gives them access: the driver won't repeat the format call, because the volume is formatted.
 func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
-	writers []string) error {
+	writers []string) (err error) {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
 	if err != nil {
 		return err
@@ -76,43 +76,47 @@ func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *
 	if err := v.allowWriters(ctx, lockedVolume, writers, false); err != nil {
 		return err
 	}
-	return v.paths.HoldOrMake(ctx, v.sys, path, func(e pathpolicy.Entry) error {
-		if err := e.CheckReplaceable(); err != nil {
+	walk := v.paths.Walk(v.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.HoldOrMake(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := e.CheckReplaceable(); err != nil {
+		return err
+	}
+	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+	if errors.Is(err, winerr.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
+		return refuse(notADirectory)
+	}
+	if err != nil {
+		return err
+	}
+	mounted, err := mountedAt(ctx, directory)
+	if err != nil {
+		return err
+	}
+	if mounted == "" {
+		mountErr := v.retryMount(ctx, directory, lockedVolume.ID)
+		if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
+			return v.explain(ctx, directory, mountErr)
+		}
+		// The query on the directory's handle tells what is mounted now: this volume, a volume
+		// mounted meanwhile by another call, or nothing because the directory has entries.
+		if mounted, err = mountedAt(ctx, directory); err != nil {
 			return err
 		}
-		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
-		if errors.Is(err, winerr.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
-			return refuse(notADirectory)
+		if mounted == "" && mountErr != nil {
+			return notEmpty(ctx, directory)
 		}
-		if err != nil {
-			return err
+		if mountErr == nil && mounted.Equal(lockedVolume.ID) {
+			v.options.Logger.Info("volume mounted", "volume", lockedVolume.ID, "path", directory.Path())
 		}
-		mounted, err := mountedAt(ctx, directory)
-		if err != nil {
-			return err
-		}
-		if mounted == "" {
-			mountErr := v.retryMount(ctx, directory, lockedVolume.ID)
-			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
-				return v.explain(ctx, directory, mountErr)
-			}
-			// The query on the directory's handle tells what is mounted now: this volume, a volume
-			// mounted meanwhile by another call, or nothing because the directory has entries.
-			if mounted, err = mountedAt(ctx, directory); err != nil {
-				return err
-			}
-			if mounted == "" && mountErr != nil {
-				return notEmpty(ctx, directory)
-			}
-			if mountErr == nil && mounted.Equal(lockedVolume.ID) {
-				v.options.Logger.Info("volume mounted", "volume", lockedVolume.ID, "path", directory.Path())
-			}
-		}
-		if !mounted.Equal(lockedVolume.ID) {
-			return v.refuseOtherVolume(mounted)
-		}
-		return nil
-	})
+	}
+	if !mounted.Equal(lockedVolume.ID) {
+		return v.refuseOtherVolume(mounted)
+	}
+	return nil
 }
 
 // retryMount has Windows mount a volume at a directory, and retries while Windows refuses and the
@@ -221,18 +225,26 @@ func (v *Volumes) refuseOtherVolume(mounted csiproxy.VolumeID) error {
 }
 
 // MountedAtPath returns the volume mounted at a path itself; "" if no volume is.
-func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, _ error) {
-	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) (err error) {
-		id, err = mountedAt(ctx, f)
-		return err
-	})
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, err error) {
+	walk := v.paths.Walk(v.sys)
+	defer walk.CloseInto(&err)
+	directory, err := v.examineDirectory(ctx, walk, path)
+	if directory == nil {
+		return "", err
+	}
+	return mountedAt(ctx, directory)
+}
+
+// examineDirectory opens the directory at a path to read it, or returns nil for a missing path.
+func (v *Volumes) examineDirectory(ctx context.Context, walk *pathpolicy.Walk, path pathpolicy.Path) (*pathpolicy.File, error) {
+	directory, err := walk.Examine(ctx, path, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, winerr.ErrorDirectory) {
-		return "", refuse(notADirectory)
+		return nil, refuse(notADirectory)
 	}
 	if pathpolicy.Missing(err) {
-		return "", nil
+		return nil, nil
 	}
-	return id, err
+	return directory, err
 }
 
 // CheckMountable returns an error if a path is a file, a link or a directory with entries: nothing can
@@ -240,23 +252,16 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id c
 // mounted is the volume mounted at the path, "" if no volume is. CheckMountable tries a single
 // open, and succeeds for a missing path, even if a file is in place of a parent directory. Mount
 // repeats all checks, and finds such a file.
-func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
-	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
-		link, err := f.Link(ctx)
-		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-			return checkEmpty(ctx, f)
-		}
-		if err == nil && !link.IsMountPoint() {
-			return refuse(isLink)
-		}
-		mounted = csiproxy.VolumeID(link.Volume)
-		return err
-	})
-	if errors.Is(err, winerr.ErrorDirectory) {
-		return "", refuse(notADirectory)
+func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, err error) {
+	walk := v.paths.Walk(v.sys)
+	defer walk.CloseInto(&err)
+	directory, err := v.examineDirectory(ctx, walk, path)
+	if directory == nil {
+		return "", err
 	}
-	if pathpolicy.Missing(err) {
-		return "", nil
+	mounted, err = mountedAt(ctx, directory)
+	if mounted == "" && err == nil {
+		err = checkEmpty(ctx, directory)
 	}
 	return mounted, err
 }
@@ -305,40 +310,53 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 
 // Unmount unmounts a volume at a path, if the volume is mounted there. It calls flush first; an
 // error from flush ends the call.
-func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path, flush func() error) error {
-	return v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
-		if err := flush(); err != nil {
-			return err
-		}
-		return directory.Unmount(ctx)
-	})
+func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
+	flush func() error) (err error) {
+	walk := v.paths.Walk(v.sys)
+	defer walk.CloseInto(&err)
+	directory, err := v.holdMountPoint(ctx, walk, lockedVolume.ID, path)
+	if directory == nil {
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return v.unmount(ctx, lockedVolume.ID, directory)
 }
 
-// whereMounted calls unmount with the directory at a path if the volume is mounted there. It
-// returns an error for another volume, and succeeds for a path without a volume.
-func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path pathpolicy.Path,
-	unmount func(directory *pathpolicy.File) error) error {
-	err := v.paths.Hold(ctx, v.sys, path, func(e pathpolicy.Entry) error {
-		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if errors.Is(err, winerr.ErrorDirectory) {
-			return refuse(notADirectory)
-		}
-		if err != nil {
-			return err
-		}
-		mounted, err := mountedAt(ctx, directory)
-		if err != nil || mounted == "" {
-			return err
-		}
-		if !mounted.Equal(id) {
-			return v.refuseOtherVolume(mounted)
-		}
-		if err := unmount(directory); err != nil {
-			return err
-		}
+// holdMountPoint opens the directory at a path, and returns it if the volume is mounted there. It
+// returns nil for a path without a volume, and an error for another volume.
+func (v *Volumes) holdMountPoint(ctx context.Context, walk *pathpolicy.Walk, id csiproxy.VolumeID,
+	path pathpolicy.Path) (directory *pathpolicy.File, _ error) {
+	e, err := walk.Hold(ctx, path)
+	if err == nil {
+		directory, err = e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	}
+	if pathpolicy.Missing(err) {
+		return nil, nil
+	}
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return nil, refuse(notADirectory)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mounted, err := mountedAt(ctx, directory)
+	if err != nil || mounted == "" {
+		return nil, err
+	}
+	if !mounted.Equal(id) {
+		return nil, v.refuseOtherVolume(mounted)
+	}
+	return directory, nil
+}
+
+// unmount unmounts a volume at its directory, unless the directory has been removed meanwhile.
+func (v *Volumes) unmount(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) error {
+	err := directory.Unmount(ctx)
+	if err == nil {
 		v.options.Logger.Info("volume unmounted", "volume", id, "path", directory.Path())
-		return nil
-	})
+	}
 	if pathpolicy.Missing(err) {
 		return nil
 	}

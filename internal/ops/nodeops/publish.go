@@ -38,9 +38,13 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	if source.Equal(target) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
 	}
-	return s.Files.MakeLink(ctx, target, source, s.Paths.ReachOrMake, func(e pathpolicy.Entry) (bool, error) {
-		return s.publish(ctx, e, source)
-	})
+	walk := s.Paths.Walk(s.Sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.ReachOrMake(ctx, target)
+	if err != nil {
+		return err
+	}
+	return s.publish(ctx, e, source)
 }
 
 func atStaging(path string, err error) error {
@@ -67,22 +71,22 @@ func (s *Staging) checkStaged(ctx context.Context, resolved pathpolicy.Resolved)
 
 // publish makes an entry a link to source. It replaces an empty directory, left by an interrupted
 // call or made for the pod.
-func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpolicy.Path) (made bool, _ error) {
+func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpolicy.Path) error {
 	if err := e.CheckSearched(); err != nil {
-		return false, err
+		return err
 	}
-	made, err := e.MakeSymlink(ctx, source.String(), false, IsLinkTo(source))
+	err := s.Files.makeLink(ctx, e, source, false)
 	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists {
-		return made, err
+		return err
 	}
 	removed, removeErr := s.Files.RemoveEmpty(ctx, e)
 	if removed || pathpolicy.Missing(removeErr) {
-		return e.MakeSymlink(ctx, source.String(), false, IsLinkTo(source))
+		return s.Files.makeLink(ctx, e, source, false)
 	}
 	if removeErr != nil && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {
-		return false, removeErr
+		return removeErr
 	}
-	return false, err
+	return err
 }
 
 // UnpublishVolume implements [csiproxy.StorageOperations].
@@ -127,9 +131,11 @@ func (s *Staging) refusePublished(ctx context.Context, links []string, reason st
 // isOwnLink reports whether a link belongs to the driver of s: the driver's policy reaches the
 // link.
 func (s *Staging) isOwnLink(ctx context.Context, path string) bool {
+	walk := s.Paths.Walk(s.Sys)
+	defer walk.Close()
 	parsed, err := s.Paths.Parse(path, pathpolicy.MaxLongPath)
-	if err != nil {
-		return false
+	if err == nil {
+		_, err = walk.Reach(ctx, parsed)
 	}
-	return s.Paths.Reach(ctx, s.Sys, parsed, func(pathpolicy.Entry) error { return nil }) == nil
+	return err == nil
 }

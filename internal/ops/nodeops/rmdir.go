@@ -22,12 +22,7 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 	if err != nil {
 		return err
 	}
-	var unlinked win.UNCPath
-	isShare := false
-	err = f.paths.Hold(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
-		unlinked, isShare, err = f.rmdir(ctx, e, force)
-		return err
-	})
+	unlinked, isShare, err := f.rmdir(ctx, p, force)
 	if force && pathpolicy.Missing(err) {
 		return nil
 	}
@@ -37,10 +32,15 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 	return err
 }
 
-// rmdir removes an entry. If the entry was a link to a directory of a share, rmdir returns the
+// rmdir removes what is at a path. If it was a link to a directory of a share, rmdir returns the
 // directory.
-func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
-	force bool) (remote win.UNCPath, isShare bool, _ error) {
+func (f *Filesystem) rmdir(ctx context.Context, path pathpolicy.Path, force bool) (remote win.UNCPath, isShare bool, err error) {
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	removed, err := walk.Hold(ctx, path)
+	if err != nil {
+		return remote, false, err
+	}
 	if err := removed.CheckReplaceable(); err != nil {
 		return remote, false, err
 	}
@@ -93,25 +93,29 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error)
 	if err != nil {
 		return err
 	}
-	return f.paths.Hold(ctx, f.sys, p, func(e pathpolicy.Entry) error {
-		if err := e.CheckReplaceable(); err != nil {
-			return err
-		}
-		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if err != nil {
-			return err
-		}
-		info, err := dir.Info(ctx)
-		if err != nil {
-			return err
-		}
-		if info.IsReparsePoint() {
-			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
-		}
-		r := &remover{limits: f.limits, trees: &f.trees, locks: f.options.Locks}
-		defer f.report(r, e)
-		return r.removeEntries(ctx, dir)
-	})
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Hold(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := e.CheckReplaceable(); err != nil {
+		return err
+	}
+	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if err != nil {
+		return err
+	}
+	info, err := dir.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.IsReparsePoint() {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
+	}
+	r := &remover{limits: f.limits, trees: &f.trees, locks: f.options.Locks}
+	defer f.report(r, e)
+	return r.removeEntries(ctx, dir)
 }
 
 // infoOf returns the attributes of the entry itself.

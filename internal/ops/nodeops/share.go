@@ -114,22 +114,25 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 // shareStagedAt returns the directory of a share to which a path links, and whether the path is a
 // link to a share. For an object of another kind, shareStagedAt returns the error of check.
 func (s *Staging) shareStagedAt(ctx context.Context, local pathpolicy.Path,
-	check checkOther) (remote win.UNCPath, staged bool, _ error) {
-	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
-		link, err := e.Link(ctx)
-		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-			return check(ctx, e, nil)
-		}
-		if err != nil {
-			return err
-		}
-		if remote, staged = shares.ShareOf(link); !staged {
-			return check(ctx, e, &link)
-		}
-		return nil
-	})
+	check checkOther) (remote win.UNCPath, staged bool, err error) {
+	walk := s.Paths.Walk(s.Sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, local)
+	var link pathpolicy.Link
+	if err == nil {
+		link, err = e.Link(ctx)
+	}
 	if pathpolicy.Missing(err) {
-		return win.UNCPath{}, false, nil
+		return remote, false, nil
+	}
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return remote, false, check(ctx, e, nil)
+	}
+	if err != nil {
+		return remote, false, err
+	}
+	if remote, staged = shares.ShareOf(link); !staged {
+		err = check(ctx, e, &link)
 	}
 	return remote, staged, err
 }
@@ -155,6 +158,9 @@ func refuseUnlessEmpty(ctx context.Context, e pathpolicy.Entry, link *pathpolicy
 	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, winerr.ErrorDirectory) {
 		return refuse("it is a file")
+	}
+	if pathpolicy.Missing(err) {
+		return nil
 	}
 	if err != nil {
 		return err

@@ -39,102 +39,114 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	if source.Equal(target) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
 	}
-	return f.MakeLink(ctx, target, source, f.paths.Reach, func(e pathpolicy.Entry) (bool, error) {
-		if to.Kind == pathpolicy.SharedDirectory {
-			if err := e.CheckSearched(); err != nil {
-				return false, err
-			}
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, target)
+	if err != nil {
+		return err
+	}
+	if to.Kind == pathpolicy.SharedDirectory {
+		if err := e.CheckSearched(); err != nil {
+			return err
 		}
-		return e.MakeSymlink(ctx, source.String(), to.Kind == pathpolicy.PlainFile, IsLinkTo(source))
-	})
+	}
+	return f.makeLink(ctx, e, source, to.Kind == pathpolicy.PlainFile)
 }
 
 func atSource(path string, err error) error {
 	return &csiproxy.Error{Object: "source path " + quote.Text(path), Err: err}
 }
 
-// IsLinkTo returns a function that reports whether a link leads to source.
-func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
-	return func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
+// makeLink makes an entry a link to source, unless it is one.
+func (f *Filesystem) makeLink(ctx context.Context, e pathpolicy.Entry, source pathpolicy.Path, isFile bool) error {
+	isSame := func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
+	made, err := e.MakeSymlink(ctx, source.String(), isFile, isSame)
+	if made {
+		f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
+	}
+	return err
 }
 
-// Reach is [pathpolicy.Policy.Reach] or [pathpolicy.Policy.ReachOrMake].
-type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path,
-	f func(e pathpolicy.Entry) error) error
-
-// MakeLink makes target a link to source by calling create, which reports whether it made the link.
-func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Path, reach Reach,
-	create func(e pathpolicy.Entry) (bool, error)) error {
-	return reach(ctx, f.sys, target, func(e pathpolicy.Entry) error {
-		made, err := create(e)
-		if made {
-			f.options.Logger.Info("link made", "path", e.Path(), "target", source.String())
-		}
-		return err
-	})
-}
-
-// Unlink removes the symbolic link at a path, or the empty directory left by MakeLink if its
+// Unlink removes the symbolic link at a path, or the empty directory left by PublishVolume if its
 // process dies. Anything else stays, and is an error.
 func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
-	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {
-		removed, err := f.RemoveEmpty(ctx, e)
-		if errors.Is(err, winerr.ErrorDirNotEmpty) {
-			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition,
-				Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
-		}
-		if err != nil || removed {
-			return err
-		}
-		_, err = f.unlink(ctx, e, func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
-		return err
-	})
+	err := f.unlink(ctx, path)
 	if pathpolicy.Missing(err) {
 		return nil
 	}
 	return err
 }
 
+func (f *Filesystem) unlink(ctx context.Context, path pathpolicy.Path) (err error) {
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, path)
+	if err != nil {
+		return err
+	}
+	removed, err := f.RemoveEmpty(ctx, e)
+	if errors.Is(err, winerr.ErrorDirNotEmpty) {
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition,
+			Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
+	}
+	if err != nil || removed {
+		return err
+	}
+	file, link, err := openLink(ctx, e)
+	if err != nil {
+		return err
+	}
+	return f.deleteLink(ctx, file, link)
+}
+
 // UnlinkIf removes the symbolic link at a path if isMeant returns true, and reports whether it did.
 // The link stays open during isMeant.
 func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path,
-	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, _ error) {
-	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) (err error) {
-		removed, err = f.unlink(ctx, e, isMeant)
-		return err
-	})
+	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, err error) {
+	walk := f.paths.Walk(f.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, path)
+	var file *pathpolicy.File
+	var link pathpolicy.Link
+	if err == nil {
+		file, link, err = openLink(ctx, e)
+	}
 	if pathpolicy.Missing(err) {
 		return false, nil
 	}
-	return removed, err
-}
-
-func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
-	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, err error) {
-	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
 		return false, err
-	}
-	defer file.CloseInto(&err)
-	link, err := file.Link(ctx)
-	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
-	}
-	if err != nil {
-		return false, err
-	}
-	if link.Tag != win.TagSymlink {
-		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
 	}
 	if meant, err := isMeant(ctx, link); err != nil || !meant {
 		return false, err
 	}
-	if err := file.Delete(ctx); err != nil {
-		return false, err
+	err = f.deleteLink(ctx, file, link)
+	return err == nil, err
+}
+
+// openLink opens a symbolic link to delete it. For anything else, the error is
+// csiproxy.ErrFailedPrecondition.
+func openLink(ctx context.Context, e pathpolicy.Entry) (*pathpolicy.File, pathpolicy.Link, error) {
+	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		return nil, pathpolicy.Link{}, err
 	}
-	f.options.Logger.Info("link removed", "path", e.Path(), "to", quote.Text(link.Target()))
-	return true, nil
+	link, err := file.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
+	} else if err == nil && link.Tag != win.TagSymlink {
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
+	}
+	return file, link, err
+}
+
+func (f *Filesystem) deleteLink(ctx context.Context, file *pathpolicy.File, link pathpolicy.Link) error {
+	err := file.Delete(ctx)
+	if err == nil {
+		f.options.Logger.Info("link removed", "path", file.Path(), "to", quote.Text(link.Target()))
+	}
+	return err
 }
 
 // RemoveEmpty removes an empty directory, and reports whether it did.

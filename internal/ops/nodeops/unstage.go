@@ -50,32 +50,31 @@ func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *usage.Locked
 // volume is already in use, UnmountUnused returns an error of which IsInUse is true, and the caller
 // decides how long to retry.
 func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) (
-	locked win.DeviceHandle, _ error) {
+	locked win.DeviceHandle, err error) {
 	h, err := v.Lock(ctx, lockedVolume.ID)
 	if err != nil {
 		return locked, err
 	}
 	defer func() {
-		if locked.Device == nil {
+		if locked.Device == nil || err != nil {
 			h.Close() // releases the lock; a no-op for a closed handle
 		}
 	}()
-	err = v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
-		err := directory.Unmount(ctx) // Lock has flushed the volume
-		if !winerr.IsAny(err, perhapsDueToLock...) {
-			return err
-		}
-		h.Close()
-		again, err := v.unmountUnlocked(ctx, lockedVolume.ID, directory)
-		if err == nil {
-			h = again
-		}
-		return err
-	})
+	walk := v.paths.Walk(v.sys)
+	defer walk.CloseInto(&err)
+	directory, err := v.holdMountPoint(ctx, walk, lockedVolume.ID, path)
 	if err != nil {
 		return locked, err
 	}
-	return h, nil
+	if directory == nil {
+		return h, nil
+	}
+	err = v.unmount(ctx, lockedVolume.ID, directory) // Lock has flushed the volume
+	if !winerr.IsAny(err, perhapsDueToLock...) {
+		return h, err
+	}
+	h.Close()
+	return v.unmountUnlocked(ctx, lockedVolume.ID, directory)
 }
 
 // flushIfPossible flushes a volume. If Windows refuses twice, flushIfPossible only logs the
@@ -101,7 +100,7 @@ var perhapsDueToLock = []winerr.Errno{winerr.ErrorAccessDenied, winerr.ErrorShar
 // unmountUnlocked unmounts an unlocked volume, and then locks the volume. If the lock fails because
 // the volume has come into use meanwhile, unmountUnlocked mounts the volume again.
 func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) (win.DeviceHandle, error) {
-	if err := directory.Unmount(ctx); err != nil {
+	if err := v.unmount(ctx, id, directory); err != nil {
 		return win.DeviceHandle{}, err
 	}
 	inside := context.WithoutCancel(ctx)

@@ -210,11 +210,13 @@ func (s *Staging) isStillMounted(ctx context.Context, volume *usage.LockedVolume
 
 // removeStagingDirectory removes the directory of the former mount point, if empty. If a pod still
 // writes through its link, the writes then fail, and don't fill the node's disk.
-func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpolicy.Path) error {
-	err := s.Paths.Reach(ctx, s.Sys, stagingPath, func(e pathpolicy.Entry) error {
-		_, err := s.Files.RemoveEmpty(ctx, e)
-		return err
-	})
+func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpolicy.Path) (err error) {
+	walk := s.Paths.Walk(s.Sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.Reach(ctx, stagingPath)
+	if err == nil {
+		_, err = s.Files.RemoveEmpty(ctx, e)
+	}
 	if pathpolicy.Missing(err) || errors.Is(err, winerr.ErrorDirNotEmpty) {
 		return nil
 	}

@@ -12,7 +12,7 @@
 // # How a walk reaches a path
 //
 // The text alone is not enough: a pod with write access somewhere below the kubelet directory can
-// replace a directory there by a link, even during a call. Policy.Reach therefore opens the parent
+// replace a directory there by a link, even during a call. Walk.Reach therefore opens the parent
 // directory of the last element relative to the handle of the allowed directory. Windows follows no
 // reparse point in a relative open. If the open meets a reparse point, Reach walks: it opens one
 // element after the other, each relative to the handle before. Reach follows a reparse point only

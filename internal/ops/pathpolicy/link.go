@@ -263,7 +263,7 @@ func (e Entry) dirPath() Path {
 }
 
 // follow returns the path behind f, a link on the way.
-func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
+func (w *Walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
 	if err := w.count(f.entry); err != nil {
 		return Path{}, err
 	}
@@ -277,7 +277,7 @@ func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
 }
 
 // count counts a followed link, and returns an error if there are too many.
-func (w *walk) count(e Entry) error {
+func (w *Walk) count(e Entry) error {
 	if w.links++; w.links > maxLinks {
 		return e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
 	}
@@ -298,7 +298,7 @@ func (p *Policy) OutsideDetail(link Link) string {
 }
 
 // checkVolume returns an error if a link leads to a protected volume.
-func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
+func (w *Walk) checkVolume(ctx context.Context, link Link, e Entry) error {
 	reason, err := w.policy.Protects(ctx, w.sys, link.Volume)
 	if err != nil || reason == "" {
 		return err

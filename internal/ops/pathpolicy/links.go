@@ -107,7 +107,7 @@ func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomp
 		if !ok || p.DriverOf(top) != s.driver {
 			continue
 		}
-		err := p.walk(sys, func(w *walk) error { return s.top(ctx, w, top) })
+		err := s.top(ctx, sys, top)
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
@@ -142,7 +142,9 @@ func (s *linkSearch) mayGoOn() bool {
 }
 
 // top searches an allowed directory or a driver's own directory.
-func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
+func (s *linkSearch) top(ctx context.Context, sys System, top Path) (err error) {
+	w := s.policy.Walk(sys)
+	defer w.CloseInto(&err)
 	dir, err := w.enter(ctx, top, win.FileOpen)
 	if w.isSystem(top) {
 		return nil // operations never make links there

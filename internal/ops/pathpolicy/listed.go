@@ -13,7 +13,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -184,29 +183,33 @@ func (p *Policy) VolumeAt(ctx context.Context, sys System, path string) (volume 
 	if mountPath.IsDrive() {
 		return volumeOfDrive(ctx, sys, strings.TrimSuffix(mountPath.volume, `\`))
 	}
-	err = p.walk(sys, func(w *walk) error {
-		f, err := w.openWhole(ctx, mountPath, ForAttributes)
-		if errors.Is(err, winerr.ErrorReparsePointEncountered) && !mountPath.IsOutside() { // a link, or a bind filter
-			last := len(mountPath.names) - 1
-			dir, openErr := w.at.openEach(ctx, mountPath.names[:last])
-			if err = openErr; err == nil {
-				f, err = dir.Entry(mountPath.names[last]).Open(ctx, ForAttributes)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		link, err := f.Link(ctx)
-		if link.IsMountPoint() {
-			volume = link.Volume
-		}
-		return err
-	})
+	volume, err = p.volumeMountedAt(ctx, sys, mountPath)
 	if Missing(err) || winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorDeletePending) {
 		return "", nil
 	}
 	if !mountPath.IsOutside() && errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return "", nil
+	}
+	return volume, err
+}
+
+func (p *Policy) volumeMountedAt(ctx context.Context, sys System, path Path) (volume string, err error) {
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	f, err := w.openWhole(ctx, path, ForAttributes)
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) && !path.IsOutside() { // a link, or a bind filter
+		last := len(path.names) - 1
+		dir, openErr := w.at.openEach(ctx, path.names[:last])
+		if err = openErr; err == nil {
+			f, err = dir.Entry(path.names[last]).Open(ctx, ForAttributes)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	link, err := f.Link(ctx)
+	if link.IsMountPoint() {
+		volume = link.Volume
 	}
 	return volume, err
 }
@@ -234,17 +237,14 @@ func splitNames(path string) []string {
 func withoutLinksAt(ctx context.Context, sys System, l location) (resolved location, _ error) {
 	for n := len(l.names); n >= 0; n-- {
 		path := location{l.drive, l.names[:n]}.String()
-		err := withFile(ctx, sys, path, func(f win.File) error {
-			final, err := f.FinalPath(ctx)
-			resolved, _ = onVolume(final)
-			return err
-		})
+		final, err := finalPath(ctx, sys, path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorDirectory) {
 			continue
 		}
 		if err != nil {
 			return location{}, &csiproxy.Error{Object: path, Err: err}
 		}
+		resolved, _ = onVolume(final)
 		return resolved.below(l.names[n:]...), nil
 	}
 	return location{}, nil

@@ -23,26 +23,7 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 	if len(path.names) == 0 {
 		return r, nil
 	}
-	err = p.walk(sys, func(w *walk) error {
-		f, err := w.openWhole(ctx, path, ForAttributes)
-		if err != nil {
-			return err
-		}
-		link, err := f.Link(ctx)
-		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if link.IsMountPoint() {
-			r = Resolved{Kind: MountedVolume, Volume: link.Volume, Target: link.Target()}
-		}
-		if link.Kind == LinkToShare && p.HasShare(link.Target()) {
-			r = Resolved{Kind: SharedDirectory, Target: link.Target()}
-		}
-		return nil
-	})
+	r, err = p.lookup(ctx, sys, path)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return p.Resolve(ctx, sys, path)
 	}
@@ -50,6 +31,30 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 		return Resolved{}, nil
 	}
 	return r, err
+}
+
+// lookup is Lookup without links on the way.
+func (p *Policy) lookup(ctx context.Context, sys System, path Path) (r Resolved, err error) {
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	f, err := w.openWhole(ctx, path, ForAttributes)
+	if err != nil {
+		return r, err
+	}
+	link, err := f.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if link.IsMountPoint() {
+		r = Resolved{Kind: MountedVolume, Volume: link.Volume, Target: link.Target()}
+	}
+	if link.Kind == LinkToShare && p.HasShare(link.Target()) {
+		r = Resolved{Kind: SharedDirectory, Target: link.Target()}
+	}
+	return r, nil
 }
 
 // ByName is the answer to one query by name.
@@ -90,7 +95,7 @@ func (p *Policy) AskByName(ctx context.Context, sys System, path Path) (ByName, 
 
 // Exists reports whether there is a file, directory or link at path. The last element is not
 // followed: a dangling link exists.
-func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
+func (p *Policy) Exists(ctx context.Context, sys System, path Path) (_ bool, err error) {
 	found, err := p.AskByName(ctx, sys, path)
 	if found != UnknownByName {
 		return found != NothingByName, nil
@@ -98,8 +103,9 @@ func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error
 	if err != nil {
 		return false, err
 	}
-	err = p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
-	if Missing(err) {
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	if _, err = w.Examine(ctx, path, ForAttributes); Missing(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -123,32 +129,25 @@ func (p *Policy) canBeAskedByName(path Path) bool {
 		(p.driverPaths == nil || !p.placeOf(path).inPods())
 }
 
-// Examine opens what is at path, without following the last element, and calls f with the file. The
-// directories on the way are not held, as in Lookup, and f must be read-only.
-func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenOptions, f func(*File) error) error {
-	err := p.walk(sys, func(w *walk) error {
-		file, err := w.openWhole(ctx, path, o)
-		if err == nil {
-			err = f(file)
-		}
-		return err
-	})
-	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
-		err = p.Reach(ctx, sys, path, func(e Entry) error {
-			file, err := e.Open(ctx, o)
-			if err == nil {
-				err = f(file)
-			}
-			return err
-		})
+// Examine opens what is at path, without following the last element. The directories on the way are
+// not held, as in Lookup, and the file must only be read.
+func (w *Walk) Examine(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
+	f, err := w.openWhole(ctx, path, o)
+	if !errors.Is(err, winerr.ErrorReparsePointEncountered) {
+		return f, err
 	}
-	return err
+	w.CloseInto(&err)
+	e, err := w.Reach(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return e.Open(ctx, o)
 }
 
 // openWhole opens what is at path by one relative open from the first directory of path, however
 // deep. If there is a link on the way, or a bind filter, the error is
 // winerr.ErrorReparsePointEncountered: the caller must then walk the path.
-func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
+func (w *Walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
 	if err := w.checkPath(path); err != nil {
 		return nil, err
 	}

@@ -122,27 +122,19 @@ func ignoreNoAccessList(err error) error {
 // ExplainEmpty explains why a path leads to no volume, share or files: nothing is there, or a
 // directory from which a volume was unmounted. Unmount's entry in the access list marks the
 // directory. If the path leads to a volume, a share or files, the reason is "".
-func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reason string, _ error) {
-	err := p.walk(sys, func(w *walk) error {
-		end, r, err := w.resolve(ctx, path)
-		if err == nil && r.Kind == Nothing {
-			reason = "it leads to nothing"
-		}
-		if err != nil || r.Kind != PlainDirectory {
-			return err
-		}
-		e, err := w.to(ctx, end, win.FileOpen)
-		if err != nil {
-			return err
-		}
-		denied, err := e.deniesCreation(ctx)
-		if err == nil && denied {
-			reason = "it leads to a directory whose volume was unmounted"
-		}
-		return err
-	})
-	if Missing(err) {
+func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reason string, err error) {
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	end, r, err := w.resolve(ctx, path)
+	wasMountPoint := false
+	if err == nil && r.Kind == PlainDirectory {
+		wasMountPoint, err = w.deniesCreation(ctx, end)
+	}
+	if Missing(err) || err == nil && r.Kind == Nothing {
 		return "it leads to nothing", nil
+	}
+	if wasMountPoint {
+		reason = "it leads to a directory whose volume was unmounted"
 	}
 	return reason, err
 }
@@ -155,7 +147,12 @@ func LeadsOutside(err error) bool {
 	return !isWindows && (kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition)
 }
 
-func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {
+// deniesCreation reports whether Unmount has marked the directory at path.
+func (w *Walk) deniesCreation(ctx context.Context, path Path) (denied bool, err error) {
+	e, err := w.Reach(ctx, path)
+	if err != nil {
+		return false, err
+	}
 	f, err := e.Open(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen})
 	if err != nil {
 		return false, err

@@ -114,8 +114,8 @@ func volumeAt(ctx context.Context, sys System, dir location) (volume string, err
 	return l.drive, err
 }
 
-// withFile opens an administrator's path, follows links, and calls use with the file.
-func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) (err error) {
+// finalPath returns the path of an administrator's directory or file without links.
+func finalPath(ctx context.Context, sys System, path string) (final string, err error) {
 	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
 		Access:      win.FileReadAttributes | win.Synchronize,
 		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
@@ -123,10 +123,10 @@ func withFile(ctx context.Context, sys System, path string, use func(f win.File)
 		Options:     win.FileOpenForBackup,
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { // even after a panic: the daemon survives panics
 		err = cmp.Or(err, f.Close())
 	}()
-	return use(f)
+	return f.FinalPath(ctx)
 }

@@ -46,10 +46,9 @@ type Resolved struct {
 // Reach, but a path may also end at a share. A missing path and a dangling link are no errors: the
 // kind is Nothing.
 func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved, err error) {
-	err = p.walk(sys, func(w *walk) error {
-		_, r, err = w.resolve(ctx, path)
-		return err
-	})
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	_, r, err = w.resolve(ctx, path)
 	return r, err
 }
 
@@ -58,19 +57,18 @@ func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved
 // above. The volume is "" for a SharedDirectory, for the share of another driver, and for a missing
 // drive.
 func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Resolved, volume string, err error) {
-	err = p.walk(sys, func(w *walk) error {
-		end, resolved, err := w.resolve(ctx, path)
-		if r = resolved; err != nil {
-			return err
-		}
-		volume, err = w.volumeBehind(ctx, r, end)
-		return err
-	})
+	w := p.Walk(sys)
+	defer w.CloseInto(&err)
+	end, r, err := w.resolve(ctx, path)
+	if err != nil {
+		return r, "", err
+	}
+	volume, err = w.volumeBehind(ctx, r, end)
 	return r, volume, err
 }
 
 // volumeBehind returns the volume of ResolveVolume for a path that the walk has resolved to r.
-func (w *walk) volumeBehind(ctx context.Context, r Resolved, end Path) (volume string, err error) {
+func (w *Walk) volumeBehind(ctx context.Context, r Resolved, end Path) (volume string, err error) {
 	switch r.Kind {
 	case MountedVolume, SharedDirectory:
 		return r.Volume, nil
@@ -85,7 +83,7 @@ func (w *walk) volumeBehind(ctx context.Context, r Resolved, end Path) (volume s
 }
 
 // resolve also returns the path behind the last link, or path itself.
-func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {
+func (w *Walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {
 	for link := &path; link != nil; {
 		path = *link
 		f, err := w.openEnd(ctx, path)
@@ -104,7 +102,7 @@ func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, er
 
 // openEnd opens what is at a path itself, to read its kind. The administrator owns links at an
 // allowed directory, and openEnd follows them.
-func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
+func (w *Walk) openEnd(ctx context.Context, path Path) (*File, error) {
 	if len(path.names) == 0 {
 		if err := w.checkPath(path); err != nil {
 			return nil, err
@@ -130,7 +128,7 @@ func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
 
 // resolveLast reads the kind of the last element into r. For a link to another path inside the
 // allowed directories, resolveLast returns the path.
-func (w *walk) resolveLast(ctx context.Context, f *File, r *Resolved) (link *Path, err error) {
+func (w *Walk) resolveLast(ctx context.Context, f *File, r *Resolved) (link *Path, err error) {
 	e := f.entry
 	if e.dir == nil {
 		r.Kind = PlainDirectory

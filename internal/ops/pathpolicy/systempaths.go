@@ -108,7 +108,7 @@ type alias struct {
 // findAlias finds the alias of root, the allowed directory of path, which the walk has opened. The
 // error is csiproxy.ErrPermissionDenied if path leads to a system path through the alias. Kubelet's
 // directory is exempt: wherever it is, its contents belong to kubelet or drivers.
-func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
+func (w *Walk) findAlias(ctx context.Context, root *File, path Path) error {
 	p := w.policy
 	if path.root.equal(p.system.kubelet) {
 		return nil
@@ -147,14 +147,14 @@ func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
 
 // isSystem reports whether a path lies in a system path, by its text or by the alias of its allowed
 // directory.
-func (w *walk) isSystem(path Path) bool {
+func (w *Walk) isSystem(path Path) bool {
 	return path.volume == "" && (w.policy.system.of(path.full()) != "" ||
 		w.alias != nil && w.alias.system.of(w.alias.root.below(path.names...)) != "")
 }
 
 // holdsSystem reports whether a directory holds a system path, by its text or by the alias of its
 // allowed directory.
-func (w *walk) holdsSystem(path Path) bool {
+func (w *Walk) holdsSystem(path Path) bool {
 	return path.volume == "" && (w.policy.system.holds(path.full()) ||
 		w.alias != nil && w.alias.system.holds(w.alias.root.below(path.names...)))
 }

@@ -25,8 +25,9 @@ type System interface {
 	win.MountPoints
 }
 
-// walk is the walk of one operation to its path, with its open files.
-type walk struct {
+// Walk is the walk of one operation to its path, with its open files. Close it also after a failed
+// step.
+type Walk struct {
 	policy        *Policy
 	sys           System
 	files         []*File       // in the order in which they were opened
@@ -49,70 +50,56 @@ const (
 	waitLimit = time.Second
 )
 
-// Reach opens the parent directory of the last element of path, and calls f with the element while
-// the directory is held. Reach neither follows nor opens the element. The error of f is returned
-// unchanged.
+// Walk begins a walk. Defer its CloseInto.
+func (p *Policy) Walk(sys System) *Walk {
+	return &Walk{policy: p, sys: sys, remainingWait: waitLimit}
+}
+
+// Close closes the walk's files. A closed walk may reach another path.
+func (w *Walk) Close() (err error) {
+	for len(w.files) > 0 {
+		w.files[len(w.files)-1].CloseInto(&err)
+	}
+	return err
+}
+
+// CloseInto closes the walk's files at the end of a function whose error is *err. A nil *err is set
+// to the error of Close.
+func (w *Walk) CloseInto(err *error) { *err = cmp.Or(*err, w.Close()) }
+
+// Reach opens the parent directory of the last element of path, and returns the element. The
+// directory is held until the walk is closed. Reach neither follows nor opens the element.
 //
 // If a directory is missing, the error is csiproxy.ErrNotFound (see Missing). If a link leads
 // outside, the error is csiproxy.ErrPermissionDenied; if there are too many links,
 // csiproxy.ErrFailedPrecondition. If another process keeps a directory open exclusively for longer
 // than a second, the error is csiproxy.ErrUnavailable.
-func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.newWalk(sys).reach(ctx, path, win.FileOpen, f)
+func (w *Walk) Reach(ctx context.Context, path Path) (Entry, error) {
+	return w.to(ctx, path, win.FileOpen)
 }
 
 // ReachOrMake is like Reach, and creates the missing directories on the way, including the allowed
 // directory. New directories stay if a later step fails.
-func (p *Policy) ReachOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.newWalk(sys).reach(ctx, path, win.FileOpenIf, f)
+func (w *Walk) ReachOrMake(ctx context.Context, path Path) (Entry, error) {
+	return w.to(ctx, path, win.FileOpenIf)
 }
 
 // Hold is like Reach, and also holds each directory on the way. [File.Mount] and [File.Unmount]
 // need Hold because the mount manager takes a path.
-func (p *Policy) Hold(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	w := p.newWalk(sys)
+func (w *Walk) Hold(ctx context.Context, path Path) (Entry, error) {
 	w.holdsAll = true
-	return w.reach(ctx, path, win.FileOpen, f)
+	return w.to(ctx, path, win.FileOpen)
 }
 
 // HoldOrMake is like Hold, and creates missing directories as ReachOrMake does.
-func (p *Policy) HoldOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	w := p.newWalk(sys)
+func (w *Walk) HoldOrMake(ctx context.Context, path Path) (Entry, error) {
 	w.holdsAll = true
-	return w.reach(ctx, path, win.FileOpenIf, f)
-}
-
-func (p *Policy) newWalk(sys System) *walk {
-	return &walk{policy: p, sys: sys, remainingWait: waitLimit}
-}
-
-// walk calls f with a new walk, and closes the walk's files.
-func (p *Policy) walk(sys System, f func(w *walk) error) (err error) {
-	w := p.newWalk(sys)
-	defer w.close(&err)
-	return f(w)
-}
-
-// close closes the walk's files, even after a panic. Defer it in a function whose error is *err.
-func (w *walk) close(err *error) {
-	for len(w.files) > 0 {
-		w.files[len(w.files)-1].CloseInto(err)
-	}
-}
-
-// reach is Policy.Reach; with win.FileOpenIf it is Policy.ReachOrMake.
-func (w *walk) reach(ctx context.Context, path Path, disposition win.Disposition, f func(e Entry) error) (err error) {
-	defer w.close(&err)
-	e, err := w.to(ctx, path, disposition)
-	if err != nil {
-		return err
-	}
-	return f(e)
+	return w.to(ctx, path, win.FileOpenIf)
 }
 
 // to walks to the last element of path, and begins again at the target of each link. With
 // win.FileOpenIf it creates the missing directories on the way.
-func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
+func (w *Walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
 		if err := w.checkPath(path); err != nil {
 			return Entry{}, err
@@ -128,7 +115,7 @@ func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (
 // checkPath returns csiproxy.ErrPermissionDenied for a system path, and for a path outside the
 // driver's driverPaths. Behind a link to an allowed directory, the remaining names may lead to
 // either.
-func (w *walk) checkPath(path Path) error {
+func (w *Walk) checkPath(path Path) error {
 	if path.volume != "" {
 		return nil
 	}
@@ -145,7 +132,7 @@ func (w *walk) checkPath(path Path) error {
 
 // down opens the parent directory of the last element of path. If a directory on the way is a link,
 // down returns the path behind the link.
-func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition) (e Entry, link *Path, err error) {
+func (w *Walk) down(ctx context.Context, path Path, disposition win.Disposition) (e Entry, link *Path, err error) {
 	if len(path.names) == 0 {
 		if path.volume == "" && disposition == win.FileOpenIf {
 			err = w.makeAllowed(ctx, path.root)
@@ -243,7 +230,7 @@ func (f *File) openEach(ctx context.Context, names []string) (last *File, err er
 
 // enter opens the first directory of path: an allowed directory, following links to it, or the root
 // of a volume.
-func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition) (*File, error) {
+func (w *Walk) enter(ctx context.Context, path Path, disposition win.Disposition) (*File, error) {
 	start := Entry{walk: w, start: path}
 	start.start.names = nil
 	if path.volume == "" {
@@ -277,7 +264,7 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 }
 
 // makeAllowed creates an allowed directory and its parents.
-func (w *walk) makeAllowed(ctx context.Context, root location) error {
+func (w *Walk) makeAllowed(ctx context.Context, root location) error {
 	for i := range root.names {
 		path := location{root.drive, root.names[:i+1]}.String()
 		f, err := w.sys.OpenFile(ctx, path, win.OpenOptions{
@@ -298,7 +285,7 @@ func (w *walk) makeAllowed(ctx context.Context, root location) error {
 
 // hold opens the entry e, and waits while other processes have the entry open. The file stays open
 // until it is closed or the operation ends.
-func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, error) {
+func (w *Walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, error) {
 	f := &File{entry: e}
 	err := w.retry(ctx, func() (err error) {
 		f.handle, err = e.openAt(ctx, o)
@@ -326,7 +313,7 @@ func (w *walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 
 // retry retries f while another process has a file open, as virus scanners and kubelet itself do
 // for moments. retry stops when the walk has waited for waitLimit in all.
-func (w *walk) retry(ctx context.Context, f func() error) error {
+func (w *Walk) retry(ctx context.Context, f func() error) error {
 	inUse := func(err error) bool {
 		return winerr.IsAny(err, winerr.ErrorSharingViolation, winerr.ErrorDeletePending)
 	}
@@ -365,7 +352,7 @@ func Missing(err error) bool {
 // Entry is the last element of a path, or a name in an open directory: the place of a file,
 // existing or new. The directory is held, and an attacker cannot redirect the entry.
 type Entry struct {
-	walk  *walk
+	walk  *Walk
 	dir   *File    // below which the entry is; nil if it is start
 	names []string // the elements from dir on, mostly one
 	start Path     // an allowed directory or the root of a volume

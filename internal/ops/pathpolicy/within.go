@@ -168,7 +168,7 @@ const maxVolumeData = 64 << 10
 //
 // Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/volume/csi/csi_mounter.go
 // (SetUpAt, TearDownAt), and csi_plugin.go at v1.24.0 (NewMounter)
-func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error {
+func (w *Walk) checkPublished(ctx context.Context, root *File, path Path) error {
 	t := w.policy.driverPaths
 	if t == nil || !w.policy.placeOf(path).inPods() {
 		return nil

@@ -64,7 +64,7 @@ func ShareOf(link pathpolicy.Link) (remote win.UNCPath, ok bool) {
 // linkToMapped makes the wanted local path a link to the share, and reports whether the share is
 // mapped. Another call may have removed the mapping meanwhile. For a staging, a mapping with other
 // credentials does not count.
-func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, _ error) {
+func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, err error) {
 	share, err := m.options.Locks.LockShareOnly(ctx, wanted.remote)
 	if err != nil {
 		return false, err
@@ -90,16 +90,20 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 		to, ok := ShareOf(l)
 		return ok && to.Equal(wanted.remote)
 	}
-	return true, m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
-		made, err := e.MakeSymlink(ctx, target, false, isSame)
-		if wanted.Staging && csiproxy.KindOf(err) == csiproxy.ErrAlreadyExists {
-			made, err = m.linkInstead(ctx, e, target, isSame, err)
-		}
-		if made {
-			m.options.Logger.Info("link made", "path", e.Path(), "target", target)
-		}
-		return err
-	})
+	walk := m.paths.Walk(m.sys)
+	defer walk.CloseInto(&err)
+	e, err := walk.ReachOrMake(ctx, wanted.local)
+	if err != nil {
+		return true, err
+	}
+	made, err := e.MakeSymlink(ctx, target, false, isSame)
+	if wanted.Staging && csiproxy.KindOf(err) == csiproxy.ErrAlreadyExists {
+		made, err = m.linkInstead(ctx, e, target, isSame, err)
+	}
+	if made {
+		m.options.Logger.Info("link made", "path", e.Path(), "target", target)
+	}
+	return true, err
 }
 
 // keepWithoutLinks keeps a mapping after the last link of other callers, because uses without a
