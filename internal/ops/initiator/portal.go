@@ -104,7 +104,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 	defer silence.Stop()
 	var found []csiproxy.IQN
 	silent := len(targets)
-	for target, outcome := range operation.AskSome(answering, targets, nil, maxSilentTargets, targetsTimeout, i.sys.ISCSIDiscoveryMechanisms) {
+	for target, outcome := range operation.AskSome(answering, targets, operation.UnknownOwner, maxSilentTargets, targetsTimeout, i.sys.ISCSIDiscoveryMechanisms) {
 		silence.Reset(timeout)
 		silent--
 		mechanisms, err := outcome.Get()

@@ -422,25 +422,50 @@ func TestListBesideSessionThatHangs(t *testing.T) {
 	})
 }
 
-// manySessions is a node with further sessions, through the portal of the driver blue, that don't say which disks they have.
+// manySessions is a node with further sessions, through the portal of the driver blue, that don't say which disks they have,
+// and with further targets that don't say where they were found.
 type manySessions struct {
 	*winsim.System
-	more int
+	more, targets  int
+	isDisconnected bool // the sessions have no connection
+	replaced       int  // how often all of them were replaced by others
 }
+
+const hangingTarget = "iqn.2026-01.com.example:many-"
 
 func (s *manySessions) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
 	all, err := s.System.ISCSISessions(ctx)
 	for i := range s.more {
-		all = append([]win.ISCSISession{{ID: win.ISCSISessionID{AdapterUnique: 1, AdapterSpecific: uint64(i)},
-			Target: fmt.Sprint("iqn.2026-01.com.example:many-", i), Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}}}, all...)
+		n := s.replaced*s.more + i
+		all = append([]win.ISCSISession{{ID: win.ISCSISessionID{AdapterUnique: 1, AdapterSpecific: uint64(n)},
+			Target: fmt.Sprint(hangingTarget, n), Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}}}, all...)
+		if s.isDisconnected {
+			all[0].Portals = nil
+		}
 	}
 	return all, err
+}
+
+func (s *manySessions) ISCSITargets(ctx context.Context) ([]string, error) {
+	all, err := s.System.ISCSITargets(ctx)
+	for i := range s.targets {
+		all = append([]string{fmt.Sprint(hangingTarget, s.replaced*s.targets+i)}, all...)
+	}
+	return all, err
+}
+
+func (s *manySessions) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
+	if strings.HasPrefix(target, hangingTarget) {
+		time.Sleep(24 * time.Hour) // of the bubble
+	}
+	return s.System.ISCSIDiscoveryMechanisms(ctx, target)
 }
 
 func (s *manySessions) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
 	if id.AdapterUnique == 1 {
 		time.Sleep(24 * time.Hour) // of the bubble
 	}
+	time.Sleep(10 * time.Millisecond) // all queries begin before the first answer
 	return s.System.ISCSISessionDevices(ctx, id)
 }
 
@@ -467,6 +492,40 @@ func TestManySessionsThatHang(t *testing.T) {
 		}
 		time.Sleep(48 * time.Hour) // of the bubble: until what hangs has ended
 	})
+}
+
+// A driver's sessions or targets hang, and are replaced by others that hang, again and again. Another driver's calls go on.
+func TestHangingSessionsAndTargetsThatAreReplaced(t *testing.T) {
+	for name, hanging := range map[string]*manySessions{
+		"sessions": {more: 32}, "sessions without a connection": {more: 32, isDisconnected: true}, "targets": {targets: 127},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				w.begin(w.own[red])
+				hanging.System = w.sim
+				node, err := nodeops.New(hanging, nodeops.Options{}, w.drivers...)
+				w.must(err)
+				d := &tenant{Operations: node.Driver(red), serial: "red-1", staging: w.own[red].staging, target: w.own[red].target}
+				staging := csiproxy.StageVolumeRequest{StagingPath: d.staging + "2",
+					Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: w.own[red].portal, IQN: w.own[red].iqn}}}
+				for range 20 {
+					wantAtOnce(t, "StageVolume of the target", func(ctx context.Context) error { return second(d.Storage.StageVolume(ctx, staging)) })
+					wantAtOnce(t, "DiscoverTargetPortal", func(ctx context.Context) error {
+						return second(d.ISCSI.DiscoverTargetPortal(ctx, w.own[red].portal))
+					})
+					hanging.replaced++
+					time.Sleep(time.Minute)
+				}
+				if overdue := node.Load().Overdue; overdue < 100 {
+					t.Errorf("%d calls hang", overdue)
+				}
+				wantAtOnce(t, "UnpublishVolume", func(ctx context.Context) error { return d.Storage.UnpublishVolume(ctx, d.target) })
+				wantAtOnce(t, "UnstageVolume", unstagingOf(d))
+				time.Sleep(48 * time.Hour) // of the bubble: until what hangs has ended
+			})
+		})
+	}
 }
 
 // To another driver, a target whose session has no connection is a missing one. Its own driver is told to try again.

@@ -218,8 +218,8 @@ func (s *shared) whole() part {
 func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
 	// Each driver has its own calls: hanging calls delay only this driver.
-	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log).ForDriver()
-	p.lists = s.listCalls().ForDriver()
+	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log).ForDriver(driver.Name)
+	p.lists = s.listCalls().ForDriver(driver.Name)
 	sys := scope.NewSystem(p.calls, s.owners, driver, func(ctx context.Context, listed []string) (map[string]bool, error) {
 		return s.paths.DriversAt(ctx, p.calls, listed)
 	})

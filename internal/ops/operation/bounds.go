@@ -17,6 +17,9 @@ const (
 	maxCalls    = 512
 	maxOfShares = maxCalls / 2
 	maxOfObject = 4
+	// maxOfOther limits the calls on the objects of each other owner: see AskSome. Objects may hang
+	// and be replaced by others that hang, again and again.
+	maxOfOther = maxCalls / 4
 	// maxWaiting is enough for all lists of 500 disks at the same time. A waiting call keeps a
 	// goroutine with its stack.
 	maxWaiting = 16 * maxCalls

@@ -48,8 +48,9 @@ func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
 
 // AskSome is Ask with a limit on the unanswered objects of each owner. An object counts as
 // unanswered even if its call is refused because Windows already hangs on it. An owner's hung
-// objects leave room for other calls, however many there are. If ownerOf is nil, all objects have
-// the same owner.
+// objects leave room for other calls, however many there are: a [Windows] also limits its calls on
+// each other owner's objects, in all queries together. If ownerOf is nil, all objects are the
+// caller's own.
 func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) string, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
 	return func(yield func(K, Outcome[T]) bool) {
@@ -63,12 +64,21 @@ func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) 
 		}
 		outcomes := make([]Outcome[T], len(objects))
 		askOne := func(ctx context.Context, i int) error {
+			if ownerOf != nil {
+				ctx = context.WithValue(ctx, ownerKey{}, ownerOf(objects[i]))
+			}
 			outcomes[i] = Catch(func() (T, error) { return ask(ctx, objects[i]) })
 			return outcomes[i].err
 		}
 		AskByOwner(ctx, len(objects), byOwner, atOnce, timeout, askOne, func(i int) bool { return yield(objects[i], outcomes[i]) })
 	}
 }
+
+// UnknownOwner returns the owner of an object that may belong to any driver, for AskSome.
+func UnknownOwner[K any](K) string { return "?" }
+
+// ownerKey has the owner of the object of a call in AskSome.
+type ownerKey struct{}
 
 // AskByOwner is AskSome for the objects 0 to count-1, grouped by owner, and without type
 // parameters: programs contain its code only once.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func TestEach(t *testing.T) {
@@ -153,6 +154,48 @@ func TestAskSome(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Objects of other owners hang, and are replaced by others, with each query. Calls are left to the caller's own objects, and to those of
+// a third owner.
+func TestAskSomeOfOtherOwners(t *testing.T) {
+	ownerOf := func(object string) string { owner, _, _ := strings.Cut(object, " "); return owner }
+	for _, owner := range []string{"other", "", UnknownOwner("")} {
+		inBubble(t, func(object string) bool { return ownerOf(object) == owner }, func(t *testing.T, s *silent, sys *Windows) {
+			sys.ForDriver("own")
+			query := func(objects ...string) (answers int) {
+				for range AskSome(t.Context(), objects, ownerOf, 32, time.Second, func(ctx context.Context, path string) (win.FileAttributes, error) {
+					return sys.FileAttributes(ctx, path)
+				}) {
+					answers++
+				}
+				return answers
+			}
+			for i := range 20 {
+				var hanging []string
+				for k := range 32 {
+					hanging = append(hanging, fmt.Sprint(owner, " ", i, " ", k))
+				}
+				if answers := query(append(hanging, fmt.Sprint("own ", i), fmt.Sprint("third ", i))...); answers != 2 {
+					t.Errorf("beside objects of %q: %d answers", owner, answers)
+				}
+			}
+			if hanging := s.hanging(); hanging != maxOfOther {
+				t.Errorf("%d calls hang", hanging)
+			}
+		})
+	}
+	inBubble(t, func(string) bool { return true }, func(t *testing.T, s *silent, sys *Windows) {
+		objects := make([]string, 2*maxOfOther)
+		for i := range objects {
+			objects[i] = fmt.Sprint("own ", i)
+		}
+		for range AskSome(t.Context(), objects, ownerOf, len(objects), time.Second, sys.ForDriver("own").FileAttributes) {
+		}
+		if hanging := s.hanging(); hanging != len(objects) {
+			t.Errorf("%d calls on a driver's own objects are under way", hanging)
+		}
+	})
 }
 
 // A list of many volumes has as many errors if Windows refuses a call. Their text stays short.

@@ -24,6 +24,7 @@
 //   - At most 512 calls are under way. From half of the limit on, each object is limited to one
 //     call, and hundreds of hung objects leave room for others. Calls that may wait for an SMB
 //     server can use half of the limit: the other half is for disks and files.
+//     Queries of many objects ([AskSome]) can use a quarter for the objects of each other owner.
 package operation
 
 import (

@@ -72,8 +72,9 @@ func (c Call) Refusal() error {
 type call struct {
 	Call
 	share   bool
-	late    bool // took longer than overdueAfter at the last check
-	overdue bool // was late, and still unanswered at the next check
+	other   string // the owner of the object, if not the caller: see AskSome
+	late    bool   // took longer than overdueAfter at the last check
+	overdue bool   // was late, and still unanswered at the next check
 	// isReplaced is whether a repetition of the overdue call was answered: the call hangs on an
 	// object that has left. It refuses no calls.
 	isReplaced bool
@@ -83,28 +84,34 @@ type call struct {
 
 // table has the calls under way or waiting to begin.
 type table struct {
-	log        *slog.Logger
-	isOfDriver bool // all calls are made on behalf of a driver
+	log    *slog.Logger
+	driver string // all calls are made on behalf of this driver; "" for the node's calls
 
 	mu       sync.Mutex         // guards all below; held for moments
 	objects  map[string][]*call // calls under way on each object, oldest first
 	waiting  []*call            // in the order of their arrival
 	underWay int
-	ofShares int // calls under way that may wait for an SMB server
-	overdue  int // overdue calls under way
+	ofShares int            // calls under way that may wait for an SMB server
+	ofOthers map[string]int // calls under way on the objects of each other owner
+	overdue  int            // overdue calls under way
 	refused  uint64
 	watching bool // a timer runs until the next check
 }
 
-func newTable(log *slog.Logger) *table { return &table{log: log, objects: make(map[string][]*call)} }
+func newTable(log *slog.Logger) *table {
+	return &table{log: log, objects: make(map[string][]*call), ofOthers: make(map[string]int)}
+}
 
 var errManyWaiting = csiproxy.Errorf(csiproxy.ErrUnavailable, "too many calls wait for Windows; try again later")
 
 // enter waits until a call may begin, and records its beginning. The caller then makes the call and
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
-	c := &call{Call: Call{Name: name, Object: o.name, isOfDriver: t.isOfDriver || isForDriver(ctx),
+	c := &call{Call: Call{Name: name, Object: o.name, isOfDriver: t.driver != "" || isForDriver(ctx),
 		mayRepeat: ctx.Value(repeatKey{}) != nil}, share: o.share}
+	if owner, isGiven := ctx.Value(ownerKey{}).(string); isGiven && owner != t.driver {
+		c.other = cmp.Or(owner, UnknownOwner(owner))
+	}
 	t.mu.Lock()
 	begun, refusal := t.tryBegin(c)
 	if !begun && refusal == nil {
@@ -155,6 +162,7 @@ func (t *table) tryBegin(c *call) (begun bool, refusal error) {
 	c.Since = time.Now()
 	t.objects[c.Object] = append(t.objects[c.Object], c)
 	t.underWay++
+	t.ofOthers[c.other]++
 	if c.share {
 		t.ofShares++
 	}
@@ -223,6 +231,9 @@ func (t *table) room(c *call) bool {
 		if other.Name == c.Name && oneAtATime[c.Name] {
 			return false
 		}
+	}
+	if c.other != "" && t.ofOthers[c.other] >= maxOfOther {
+		return false
 	}
 	return !t.isTaken(1, c.share) && (len(onObject) == 0 || len(onObject) < maxOfObject && !t.isTaken(2, c.share))
 }
@@ -301,6 +312,9 @@ func (t *table) end(c *call) {
 		delete(t.objects, c.Object)
 	}
 	t.underWay--
+	if t.ofOthers[c.other]--; t.ofOthers[c.other] == 0 {
+		delete(t.ofOthers, c.other)
+	}
 	if c.share {
 		t.ofShares--
 	}

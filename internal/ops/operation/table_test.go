@@ -46,6 +46,13 @@ func (s *silent) answer(object string) error {
 	return winerr.ErrorIODevice
 }
 
+// hanging returns how many calls hang.
+func (s *silent) hanging() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.under
+}
+
 func (s *silent) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
 	return 0, s.answer(path)
 }
@@ -76,7 +83,7 @@ func wantIdle(t *testing.T, table *table) {
 	t.Helper()
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	if len(table.objects)+table.underWay+table.ofShares+len(table.waiting)+table.overdue != 0 {
+	if len(table.objects)+table.underWay+table.ofShares+len(table.waiting)+table.overdue+len(table.ofOthers) != 0 {
 		t.Errorf("in the end, %d objects are remembered; %d calls are under way, %d of shares, %d overdue, and %d wait",
 			len(table.objects), table.underWay, table.ofShares, table.overdue, len(table.waiting))
 	}

@@ -39,9 +39,9 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 	return &Windows{sys, newTable(log), observe, log}
 }
 
-// ForDriver makes all calls on behalf of a driver: see the function ForDriver. It returns s.
-func (s *Windows) ForDriver() *Windows {
-	s.table.isOfDriver = true
+// ForDriver makes all calls on behalf of the driver name: see the function ForDriver. It returns s.
+func (s *Windows) ForDriver(name string) *Windows {
+	s.table.driver = name
 	return s
 }
 
@@ -150,7 +150,7 @@ type file struct {
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (_ win.File, err error) {
 	path := f.path + `\` + name
 	// Windows also opens the directories on the way. If one of them hangs, the call would hang too.
-	next := Call{Name: win.CallOpenAt, isOfDriver: f.sys.table.isOfDriver || isForDriver(ctx)}
+	next := Call{Name: win.CallOpenAt, isOfDriver: f.sys.table.driver != "" || isForDriver(ctx)}
 	if err := f.sys.table.hangingOnTheWay(next, path, len(f.path)+1); err != nil {
 		return nil, err
 	}

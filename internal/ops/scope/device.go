@@ -167,7 +167,7 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 // number.
 func (s *System) mountsSickDisk(ctx context.Context, n csiproxy.DiskNumber, isKnown bool) bool {
 	names, _ := s.System.FindVolumes(ctx)
-	for _, outcome := range operation.AskSome(ctx, names, nil, maxSilentOfAll, silentTimeout, func(ctx context.Context, name string) (bool, error) {
+	for _, outcome := range operation.AskSome(ctx, names, operation.UnknownOwner, maxSilentOfAll, silentTimeout, func(ctx context.Context, name string) (bool, error) {
 		paths, err := s.System.VolumePathNames(ctx, name)
 		isAmongMany := isKnown && errors.Is(err, winerr.ErrorMoreData)
 		drivers, err := s.driversAt(ctx, paths)
