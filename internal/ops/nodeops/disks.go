@@ -341,13 +341,13 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
-	if volumes, err = h.PresentVolumes(ctx, d.sys, wanted); err != nil {
+	if volumes, err = h.PresentVolumes(ctx, d.sys, d.lists, wanted); err != nil {
 		return nil, err
 	}
 	if len(volumes) < len(wanted) {
 		awaited, err := d.options.Users.MountsMissingVolume(ctx, h.Number)
 		if err == nil && awaited {
-			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout)
+			volumes, err = h.AwaitVolumes(ctx, d.sys, d.lists, wanted, freshDiskTimeout)
 		}
 		if err != nil {
 			return nil, err

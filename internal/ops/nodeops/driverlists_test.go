@@ -7,11 +7,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
@@ -190,5 +192,73 @@ func TestOriginalIsSearchedApart(t *testing.T) {
 	alone, beside := took(false), took(true)
 	if beside > alone+alone/5 {
 		t.Errorf("ListDisks takes %v, and %v while the other driver asks, too", alone, beside)
+	}
+}
+
+// hangingVolumes is a node on which opens of some volumes hang until release is closed.
+type hangingVolumes struct {
+	*winsim.System
+	hangs   map[string]bool // by the path of the volume
+	release chan struct{}
+}
+
+func (s *hangingVolumes) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	if s.hangs[path] {
+		<-s.release
+	}
+	return s.System.OpenDevice(ctx, path, access)
+}
+
+// Hundreds of a driver's volumes hang, while another driver's volumes arrive late, which takes searches among all volumes of the node.
+// The other driver's calls go on.
+func TestManyVolumesOfAnotherThatHang(t *testing.T) {
+	for _, isWaitRefused := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			delays := winsim.RealisticDelays()
+			delays.VolumeArrival = 2100 * time.Millisecond
+			w := newSlowTenants(t, delays)
+			sys := &hangingVolumes{w.sim, make(map[string]bool), make(chan struct{})}
+			node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+			w.must(err)
+			d, other := w.own[red], w.own[blue]
+			d.Operations = node.Driver(red)
+			w.begin(d)
+			for i := range 5 {
+				n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 40, VendorID: other.vendor, ProductID: "Disk 1", Serial: fmt.Sprint("many-", i)})
+				time.Sleep(10 * time.Second)
+				simtest.Partition(t, w.sim, n, 128)
+				time.Sleep(10 * time.Second)
+				for _, name := range w.sim.VolumesOfDisk(n) {
+					sys.hangs[win.VolumePath(name)] = true
+				}
+			}
+			if isWaitRefused {
+				w.must(w.sim.Fail(winsim.Match{Call: win.IoctlDiskAreVolumesReady.String()}, winerr.ErrorNotSupported))
+			}
+			for i := range 4 {
+				serial := fmt.Sprint("new-", i)
+				w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: serial})
+				var staging sync.WaitGroup
+				staging.Go(func() {
+					wantAtOnce(t, "StageVolume "+serial, func(ctx context.Context) error {
+						return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + serial, Disk: csiproxy.Selector{SerialNumber: serial}}))
+					})
+				})
+				time.Sleep(1600 * time.Millisecond) // the search is under way
+				begun := time.Now()
+				w.must(second(d.Storage.GetVolume(t.Context(), d.staging)))
+				if took := time.Since(begun); took > 100*time.Millisecond {
+					t.Errorf("GetVolume takes %v", took)
+				}
+				staging.Wait()
+			}
+			if hanging := node.Load().Overdue; hanging < 100 || hanging > 128 {
+				t.Errorf("%d calls hang", hanging)
+			}
+			wantAtOnce(t, "UnpublishVolume", func(ctx context.Context) error { return d.Storage.UnpublishVolume(ctx, d.target) })
+			wantAtOnce(t, "UnstageVolume", unstagingOf(d))
+			close(sys.release)
+			time.Sleep(time.Hour)
+		})
 	}
 }

@@ -258,7 +258,7 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{
-		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk,
+		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk, Lists: p.lists,
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
 	g.Mappings = shares.New(p.sys, p.paths, shares.Options{

@@ -37,6 +37,9 @@ type VolumeOptions struct {
 	// owner. Default: no disk has an owner.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
+	// Lists makes the calls on all volumes of the node. Default: the system of NewVolumes.
+	Lists win.System
+
 	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
@@ -51,6 +54,7 @@ type VolumeOptions struct {
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
 	sys     win.System
+	lists   win.System // VolumeOptions.Lists
 	paths   *pathpolicy.Policy
 	options VolumeOptions
 }
@@ -60,7 +64,7 @@ func NewVolumes(sys win.System, paths *pathpolicy.Policy, o VolumeOptions) *Volu
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
-	return &Volumes{sys: sys, paths: paths, options: o}
+	return &Volumes{sys: sys, lists: cmp.Or(o.Lists, sys), paths: paths, options: o}
 }
 
 // Timeouts for transient states.
@@ -91,7 +95,7 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, 
 // arrived waits for the volumes of a disk's partitions, and returns the volumes in the partitions'
 // order.
 func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
-	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout)
+	volumes, err := h.AwaitVolumes(ctx, v.sys, v.lists, partitions, arrivalTimeout)
 	if err != nil {
 		return nil, err
 	}

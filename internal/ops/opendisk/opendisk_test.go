@@ -179,7 +179,7 @@ func TestSearchForVolumes(t *testing.T) {
 				layout, err := d.Layout(t.Context())
 				simtest.Must(t, err)
 				searches := simtest.Counted(sim, win.CallFindVolumes)
-				found, err := d.AwaitVolumes(t.Context(), sim, opendisk.DataPartitions(layout), time.Minute)
+				found, err := d.AwaitVolumes(t.Context(), sim, sim, opendisk.DataPartitions(layout), time.Minute)
 				if got := searches()[0]; err != nil || len(found) != 1 || (got > 0) != searched {
 					t.Errorf("partitions untold %t, after %v: %v after %d searches, %v", untold, arrival, found, got, err)
 				}
@@ -215,7 +215,7 @@ func TestVolumesAreReady(t *testing.T) {
 			defer d.Close()
 			layout, err := d.Layout(t.Context())
 			simtest.Must(t, err)
-			found, err := d.AwaitVolumes(t.Context(), sys, opendisk.DataPartitions(layout), time.Minute)
+			found, err := d.AwaitVolumes(t.Context(), sys, sys, opendisk.DataPartitions(layout), time.Minute)
 			isSoon := time.Since(begun) < arrival+10*time.Millisecond
 			if took := time.Since(begun); took > 3*time.Second {
 				t.Errorf("%s: it takes %v", name, took)
@@ -298,9 +298,9 @@ func TestSearchBesideVolumeInTrouble(t *testing.T) {
 			begun := time.Now()
 			var found opendisk.Volumes
 			if test.timeout > 0 {
-				found, err = d.AwaitVolumes(t.Context(), sys, wanted, test.timeout)
+				found, err = d.AwaitVolumes(t.Context(), sys, sys, wanted, test.timeout)
 			} else {
-				found, err = d.PresentVolumes(t.Context(), sys, wanted)
+				found, err = d.PresentVolumes(t.Context(), sys, sys, wanted)
 			}
 			took := time.Since(begun)
 			simtest.WantErrorOf(t, test.name, err, test.want)

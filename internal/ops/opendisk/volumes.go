@@ -27,9 +27,9 @@ type Volumes map[uint32]string
 
 // PresentVolumes returns the present volumes of some partitions of the disk. If a volume is missing
 // and a volume of the node fails to answer, the error is csiproxy.ErrUnavailable: the silent volume
-// may be the missing one.
-func (d *Disk) PresentVolumes(ctx context.Context, sys Windows, partitions []uint32) (Volumes, error) {
-	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+// may be the missing one. whole is the system of the whole node, to search all its volumes.
+func (d *Disk) PresentVolumes(ctx context.Context, sys, whole Windows, partitions []uint32) (Volumes, error) {
+	search := volumeSearch{disk: d, sys: sys, whole: whole, partitions: partitions, begun: time.Now()}
 	if err := search.run(ctx); err != nil {
 		return nil, err
 	}
@@ -44,11 +44,11 @@ func (d *Disk) PresentVolumes(ctx context.Context, sys Windows, partitions []uin
 
 // AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time after
 // their partitions, and AwaitVolumes waits for missing volumes, at most for timeout. If a volume is
-// still missing, the error is csiproxy.ErrUnavailable.
+// still missing, the error is csiproxy.ErrUnavailable. whole is as for PresentVolumes.
 //
 // Each check finds volumes by the number of the disk, and then verifies the number of the disk.
-func (d *Disk) AwaitVolumes(ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration) (Volumes, error) {
-	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+func (d *Disk) AwaitVolumes(ctx context.Context, sys, whole Windows, partitions []uint32, timeout time.Duration) (Volumes, error) {
+	search := volumeSearch{disk: d, sys: sys, whole: whole, partitions: partitions, begun: time.Now()}
 	err := search.await(ctx, timeout, func() error {
 		if err := search.run(ctx); err != nil {
 			return err
@@ -65,9 +65,9 @@ func (d *Disk) AwaitVolumes(ctx context.Context, sys Windows, partitions []uint3
 // leaves the state during the wait, the error is csiproxy.ErrUnavailable. A disk that leaves the
 // node also ends the wait, and the disk is verified once at the end.
 func (d *Disk) AwaitVolumesInState(
-	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, wanted win.DiskState,
+	ctx context.Context, sys, whole Windows, partitions []uint32, timeout time.Duration, wanted win.DiskState,
 ) (Volumes, error) {
-	search := volumeSearch{disk: d, sys: sys, partitions: partitions, begun: time.Now()}
+	search := volumeSearch{disk: d, sys: sys, whole: whole, partitions: partitions, begun: time.Now()}
 	err := search.await(ctx, timeout, func() error {
 		state, err := d.State(ctx)
 		if err != nil {
@@ -96,7 +96,7 @@ func MustChange(state, wanted win.DiskState) bool {
 // volumeSearch finds the volumes of some partitions of a disk.
 type volumeSearch struct {
 	disk       *Disk
-	sys        Windows
+	sys, whole Windows
 	partitions []uint32
 	begun      time.Time
 
@@ -122,7 +122,7 @@ func (s *volumeSearch) run(ctx context.Context) (err error) {
 	s.next, s.interval = now.Add(s.interval), 2*s.interval
 	silentTimeout := max(now.Sub(s.begun), firstSearch) / 5
 	var allAnswered bool
-	s.found, allAnswered, err = searchVolumes(ctx, s.sys, s.disk.Number, s.partitions, silentTimeout)
+	s.found, allAnswered, err = searchVolumes(ctx, s.whole, s.disk.Number, s.partitions, silentTimeout)
 	s.isUncertain = !allAnswered
 	return err
 }
@@ -246,20 +246,21 @@ func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.Disk
 // volumesOfPartitions, whose query is undocumented and may fail. Searches are rare because they
 // open all volumes.
 //
-// A volume of another disk may hang. searchVolumes queries all volumes at the same time, and leaves
-// out volumes that are silent for timeout. allAnswered is false if a silent volume may be missing
-// from found.
-func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32, timeout time.Duration) (
+// A volume of another disk may hang. searchVolumes queries maxSilent volumes at the same time, and
+// leaves out volumes that are silent for timeout. allAnswered is false if a silent volume may be
+// missing from found. Only device numbers are queried: a volume belongs to the driver of its disk.
+func searchVolumes(ctx context.Context, whole Windows, n csiproxy.DiskNumber, partitions []uint32, timeout time.Duration) (
 	found Volumes, allAnswered bool, _ error) {
-	names, err := sys.FindVolumes(ctx)
+	names, err := whole.FindVolumes(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	found = make(Volumes)
 	answers := 0
-	for name, outcome := range operation.Ask(ctx, names, timeout, func(ctx context.Context, name string) (win.DeviceNumber, error) {
-		return volumeNumber(ctx, sys, name)
-	}) {
+	ask := func(ctx context.Context, name string) (win.DeviceNumber, error) {
+		return volumeNumber(ctx, whole, name)
+	}
+	for name, outcome := range operation.AskSome(ctx, names, operation.UnknownOwner, maxSilent, timeout, ask) {
 		number, err := outcome.Get()
 		isOnDisk := err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n
 		if isOnDisk && slices.Contains(partitions, number.PartitionNumber) {
@@ -276,6 +277,9 @@ func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, part
 	}
 	return found, answers == len(names), ctx.Err()
 }
+
+// maxSilent is how many silent volumes may take up calls at the same time.
+const maxSilent = 128
 
 // firstSearch is the time to the first search, and from there to the second; the interval then
 // doubles. The interval is long because a search opens all volumes of the node, and most volumes
