@@ -133,7 +133,7 @@ func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *open
 // lacksAddress reports whether a disk has withheld the address by which it may belong to a driver.
 // A sick disk may give the address later.
 func (t *Table) lacksAddress(disk asked) bool {
-	return !disk.hasAdapter && slices.ContainsFunc(t.drivers, needsAddress)
+	return !disk.hasAdapter && !disk.isWithoutAddress && slices.ContainsFunc(t.drivers, needsAddress)
 }
 
 // ask adds the SCSI address and the iSCSI target to the description of a disk, if the drivers in
@@ -145,6 +145,8 @@ func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Dis
 		switch {
 		case err == nil:
 			disk.adapter, disk.hasAdapter = uint32(address.PortNumber), true
+		case winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported):
+			disk.isWithoutAddress = true
 		case !winerr.IsAnswer(err):
 			return disk, err
 		}
@@ -220,8 +222,10 @@ type asked struct {
 	opendisk.Hardware
 	adapter    uint32
 	hasAdapter bool
-	target     string // of an iSCSI disk
-	portals    []win.ISCSIPortal
+	// isWithoutAddress is true if the disk's bus has no SCSI addresses.
+	isWithoutAddress bool
+	target           string // of an iSCSI disk
+	portals          []win.ISCSIPortal
 	// isBesideTargets is true for an iSCSI disk if portals or targets identify drivers. Then only
 	// the session identifies the disk's owner, and a pattern needs the bus or the target to match:
 	// one driver's target may copy the texts of another driver's disks.

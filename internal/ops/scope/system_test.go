@@ -391,6 +391,20 @@ func TestLastOwnerWithoutAddress(t *testing.T) {
 	}
 }
 
+// A disk whose bus has no SCSI addresses is known to be nobody's: its volume is a missing one.
+func TestOwnerOnBusWithoutAddresses(t *testing.T) {
+	adapter := uint32(3)
+	for _, refusal := range []winerr.Errno{winerr.ErrorInvalidFunction, winerr.ErrorNotSupported} {
+		d := disk{descriptor: win.DeviceDescriptor{VendorID: "nobody"}, address: refusal}
+		table, err := New(diskOf{nil, &d, nil, nil}, []Driver{{Name: "own", Disks: []DiskPattern{{Adapter: &adapter}}}}, slog.New(slog.DiscardHandler))
+		simtest.Must(t, err)
+		owner, isKnown, err := table.ownerOfDisk(t.Context(), nil, &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: &d}, Number: 5, Hardware: opendisk.Hardware{Descriptor: d.descriptor}})
+		simtest.Must(t, err)
+		simtest.Want(t, "owner", owner, "")
+		simtest.Want(t, "the owner is known", isKnown, true)
+	}
+}
+
 // A volume that hangs doesn't keep a driver from its sick disk.
 func TestSickDiskBesideVolumeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -566,7 +580,8 @@ func TestLastingOwner(t *testing.T) {
 		"no portals":                {[]Driver{byVendor}, disk{descriptor: ofISCSI}, known{"own", true}},
 		"a session":                 {[]Driver{byVendor, byPortal}, disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, known{}},
 		"no descriptor":             {[]Driver{byVendor}, disk{refusal: winerr.ErrorIODevice}, known{}},
-		"no address":                {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}}, known{}},
+		"no address":                {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, address: winerr.ErrorIODevice}, known{}},
+		"a bus without addresses":   {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}}, known{"own", true}},
 		"an address that isn't yet": {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, address: winerr.ErrorNotReady}, known{}},
 	} {
 		table, err := New(diskOf{nil, &test.disk, []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}, nil}, test.drivers, slog.New(slog.DiscardHandler))
