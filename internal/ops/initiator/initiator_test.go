@@ -48,8 +48,9 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	return sys, initiator.New(sys, initiator.Options{
-		ReenumerateAdapters: nodeops.NewDisks(sys, nodeops.DiskOptions{}).ReenumerateAdapters})
+	n, err := nodeops.New(sys, nodeops.Options{})
+	must(t, err)
+	return sys, n.ISCSI.(*initiator.Initiator)
 }
 
 // testTarget is a target with its LUNs.
@@ -108,9 +109,10 @@ func TestConnect(t *testing.T) {
 		if len(numbers) != 2 || numbers[0] >= numbers[1] || time.Since(begin) > 100*time.Millisecond {
 			t.Errorf("after the login: disks %v after %v", numbers, time.Since(begin))
 		}
-		d := nodeops.NewDisks(sys, nodeops.DiskOptions{})
+		node, err := nodeops.New(sys, nodeops.Options{})
+		must(t, err)
 		for _, n := range numbers {
-			if _, err := d.GetDiskStats(ctx, n); err != nil {
+			if _, err := node.Disk.GetDiskStats(ctx, n); err != nil {
 				t.Error(err)
 			}
 		}

@@ -96,7 +96,7 @@ func TestRefusedClones(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	original := original(t, sim)
 	copied := clone(t, sim, original)
-	ops, before := nodeops.NewDisks(sim, nodeops.DiskOptions{RefuseClones: true}), writes(sim)
+	ops, before := groupsOf(t, sim, nodeops.Options{RefuseClones: true}).Disks, writes(sim)
 	for call, err := range map[string]error{
 		"SetDiskState":  ops.SetDiskState(t.Context(), copied, true),
 		"PartitionDisk": ops.PartitionDisk(t.Context(), copied),
@@ -135,7 +135,7 @@ func TestCloneThatWindowsKeepsOffline(t *testing.T) {
 					}
 				})
 				begin := time.Now()
-				err := nodeops.NewDisks(sim, nodeops.DiskOptions{}).SetDiskState(t.Context(), copied, true)
+				err := groupsOf(t, sim, nodeops.Options{}).Disks.SetDiskState(t.Context(), copied, true)
 				sim.OnCall(nil)
 				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
 				if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {
@@ -189,7 +189,7 @@ func TestCloneThatGetsItsIDsLate(t *testing.T) {
 					}
 				}
 			})
-			simtest.Must(t, nodeops.NewDisks(sim, nodeops.DiskOptions{}).SetDiskState(t.Context(), copied, true))
+			simtest.Must(t, groupsOf(t, sim, nodeops.Options{}).Disks.SetDiskState(t.Context(), copied, true))
 			if after := layoutOf(t, sim, copied); after.DiskID == before.DiskID || len(sim.VolumesOfDisk(copied)) != 1 {
 				t.Errorf("its table is %+v", after)
 			}
@@ -208,7 +208,7 @@ func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
 			setAttributes(t, sim, n, win.DiskOffline)
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick),
 				Fires: map[bool]winsim.Fires{true: winsim.MustNotFire}[again]}, winerr.ErrorIODevice))
-			simtest.Must(t, nodeops.NewDisks(sim, nodeops.DiskOptions{RefuseClones: !again}).SetDiskState(t.Context(), n, true))
+			simtest.Must(t, groupsOf(t, sim, nodeops.Options{RefuseClones: !again}).Disks.SetDiskState(t.Context(), n, true))
 		}
 	})
 }

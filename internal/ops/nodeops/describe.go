@@ -29,7 +29,7 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	asked := detailsFor(wanted)
 	answers, err := d.eachDisk(ctx, &d.queries.hardware, asked,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
-			f.disk, err = d.shared.hardware(ctx, h, asked)
+			f.disk, err = d.options.Shared.hardware(ctx, h, asked)
 			return err
 		})
 	if err != nil {
@@ -92,12 +92,12 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	asked := detailsFor(wanted)
 	answers, err := d.eachDisk(ctx, &d.queries.descriptions, wanted.String(),
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
-			f.disk, err = d.shared.hardware(ctx, h, asked)
+			f.disk, err = d.options.Shared.hardware(ctx, h, asked)
 			if err != nil || !wanted.Matches(f.disk) {
 				return err
 			}
 			if asked != everything {
-				if f.disk, err = d.shared.hardware(ctx, h, everything); err != nil {
+				if f.disk, err = d.options.Shared.hardware(ctx, h, everything); err != nil {
 					return err
 				}
 			}
@@ -115,7 +115,7 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiproxy.Selector) (csiproxy.Disk, error) {
-	return d.shared.hardware(ctx, h, detailsFor(wanted))
+	return d.options.Shared.hardware(ctx, h, detailsFor(wanted))
 }
 
 // hardware describes a disk by its descriptor and by the details in asked.
@@ -259,7 +259,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 
 // describeVolume fills in the volume of a partition.
 func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
-	name, err := opendisk.VolumeOfPartition(ctx, d.lists, n, p.Number)
+	name, err := opendisk.VolumeOfPartition(ctx, d.options.Lists, n, p.Number)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
@@ -276,7 +276,7 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == usage.ManyMore {
 		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+usage.ManyMore
 	}
-	info, err := d.lists.VolumeInformation(ctx, name)
+	info, err := d.options.Lists.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		p.FileSystem = csiproxy.NoFileSystem
 		return nil

@@ -217,7 +217,7 @@ func TestListsSurviveARemoval(t *testing.T) {
 				if err != nil || before[leaves] == "" {
 					t.Fatalf("%s is %v, %v", name, before, err)
 				}
-				ops = nodeops.NewDisks(sim, nodeops.DiskOptions{}) // which remembers nothing
+				ops = groupsOf(t, sim, nodeops.Options{}).Disks // which remembers nothing
 				var happened atomic.Bool
 				ctx, cancel := context.WithCancel(t.Context())
 				simtest.BeforeCalls(sim, func(i int, _ winsim.Call) {

@@ -4,7 +4,6 @@
 package nodeops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,14 +18,13 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// DiskOptions configure the operations. The zero value is the default.
-type DiskOptions struct {
+// diskOptions configure the operations.
+type diskOptions struct {
 	// AllowRecognizedData lets PartitionDisk overwrite data that it recognises as another system's.
 	// Default: PartitionDisk refuses. A volume with a file system known to Windows is always
 	// refused.
@@ -34,30 +32,29 @@ type DiskOptions struct {
 	// RefuseClones keeps a disk offline if its ids are those of an online disk, as with a snapshot
 	// next to its original. Default: Windows gives the copy new ids.
 	RefuseClones bool
-	// Driver is the driver whose disks the system of NewDisks shows. Default: it shows all disks of
+	// Driver is the driver whose disks the system of newDisks shows. Default: it shows all disks of
 	// the node.
 	Driver string
-	// Shared is the state shared by the disk operations of a node and of its drivers. Default: a
-	// new SharedDisks.
+	// Shared is the state shared by the disk operations of a node and of its drivers.
 	Shared *SharedDisks
-	// Lists makes the calls on all disks of the node. Default: the system of NewDisks.
+	// Lists makes the calls on all disks of the node.
 	Lists win.System
 	// OwnerOf returns the name of the driver that owns a disk opened by Lists; "" for a disk without
-	// an owner. Default: no disk has an owner.
+	// an owner.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
-	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node, or of a
-	// driver, share one Locker. Default: a new Locker.
+	// driver, share one Locker.
 	Locks *usage.Locker
-	// Users finds who uses disks and volumes. Default: a new Finder.
+	// Users finds who uses disks and volumes.
 	Users *usage.Finder
 }
 
-// DefaultSilentDiskTimeout is the default of SharedDiskOptions.SilentDiskTimeout.
+// DefaultSilentDiskTimeout is the default of sharedDiskOptions.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
 // SharedDisks is the state shared by the disk operations of a node and of its drivers: the findings
@@ -68,21 +65,20 @@ type SharedDisks struct {
 	adapters *devices
 }
 
-// SharedDiskOptions configure the queries of all disks. The zero value is the default.
-type SharedDiskOptions struct {
+// sharedDiskOptions configure the queries of all disks.
+type sharedDiskOptions struct {
 	// SilentDiskTimeout is how long calls on all disks wait for a silent disk. Default:
 	// DefaultSilentDiskTimeout.
 	SilentDiskTimeout time.Duration
 	// OnSkippedDisks is called with the number of disks that calls on all disks skip, because the
 	// disks are silent or answer with errors, whenever the number changes. Default: none.
 	OnSkippedDisks func(count int)
-	// Logger gets the disks that the queries skip. Default: none.
+	// Logger gets the disks that the queries skip.
 	Logger *slog.Logger
 }
 
-// NewSharedDisks returns the state shared by the disk operations on a node.
-func NewSharedDisks(o SharedDiskOptions) *SharedDisks {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+// newSharedDisks returns the state shared by the disk operations on a node.
+func newSharedDisks(o sharedDiskOptions) *SharedDisks {
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
@@ -94,25 +90,18 @@ func NewSharedDisks(o SharedDiskOptions) *SharedDisks {
 // Disks are the disks of a node, or of one driver. All methods may be called concurrently.
 type Disks struct {
 	sys     win.System
-	lists   win.System // DiskOptions.Lists
-	options DiskOptions
-	shared  *SharedDisks
+	options diskOptions
 
 	queries queries                           // of disks and adapters
 	rescans operation.NextRun[bool, struct{}] // the key is true if Windows re-enumerates the whole device tree
 }
 
-// NewDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
+// newDisks returns the operations on the disks of sys. Comparisons of a driver's disk with further
 // disks, as with the original of a clone, cover all disks of the node.
-func NewDisks(sys win.System, o DiskOptions) *Disks {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	paths := pathpolicy.Default()
-	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
-	d := &Disks{sys: sys, lists: cmp.Or(o.Lists, sys), options: o,
-		shared: cmp.Or(o.Shared, NewSharedDisks(SharedDiskOptions{Logger: o.Logger}))}
+func newDisks(sys win.System, o diskOptions) *Disks {
+	d := &Disks{sys: sys, options: o}
 	d.queries.init(d)
-	d.rescans.Timeout = scanTimeout(d.shared.all.timeout)
+	d.rescans.Timeout = scanTimeout(d.options.Shared.all.timeout)
 	return d
 }
 
@@ -220,7 +209,7 @@ func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online
 // IsOnline reports whether a disk of the node is online. A driver may ask about disks of all
 // drivers.
 func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
-	h, err := opendisk.Open(ctx, d.lists, n, win.AccessNone)
+	h, err := opendisk.Open(ctx, d.options.Lists, n, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
@@ -341,13 +330,13 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
-	if volumes, err = h.PresentVolumes(ctx, d.sys, d.lists, wanted); err != nil {
+	if volumes, err = h.PresentVolumes(ctx, d.sys, d.options.Lists, wanted); err != nil {
 		return nil, err
 	}
 	if len(volumes) < len(wanted) {
 		awaited, err := d.options.Users.MountsMissingVolume(ctx, h.Number)
 		if err == nil && awaited {
-			volumes, err = h.AwaitVolumes(ctx, d.sys, d.lists, wanted, freshDiskTimeout)
+			volumes, err = h.AwaitVolumes(ctx, d.sys, d.options.Lists, wanted, freshDiskTimeout)
 		}
 		if err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ const gibibyte = 1 << 30
 
 func newDiskNode(t *testing.T) (*winsim.System, *nodeops.Disks) {
 	sim := simtest.Open(t, winsim.Delays{})
-	return sim, nodeops.NewDisks(sim, nodeops.DiskOptions{})
+	return sim, groupsOf(t, sim, nodeops.Options{}).Disks
 }
 
 func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) csiproxy.DiskNumber {
@@ -142,7 +142,7 @@ func TestPartitionDiskRefusesForeignData(t *testing.T) {
 	simtest.WantErrorOf(t, "a disk with XFS", err, csiproxy.ErrFailedPrecondition, "XFS")
 	simtest.Want(t, "style of the disk", layoutOf(t, sim, n).Style, win.StyleRAW)
 	simtest.WantErrorOf(t, "with AllowRecognizedData",
-		nodeops.NewDisks(sim, nodeops.DiskOptions{AllowRecognizedData: true}).PartitionDisk(t.Context(), n), nil)
+		groupsOf(t, sim, nodeops.Options{AllowRecognizedData: true}).Disks.PartitionDisk(t.Context(), n), nil)
 }
 
 func TestPartitionDiskTakesLeftovers(t *testing.T) {
@@ -203,7 +203,7 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 			sim, _ := newDiskNode(t)
 			simtest.Must(t, sim.SetSettings(c.settings))
 			var told []string
-			ops := nodeops.NewDisks(simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
+			ops := groupsOf(t, simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
 				do func() (int, error)) (int, error) {
 				if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
 					told = append(told, code.String())
@@ -213,7 +213,7 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 					return 0, nil
 				}
 				return do()
-			}}, nodeops.DiskOptions{})
+			}}, nodeops.Options{}).Disks
 			n := attach(t, sim, winsim.DiskSpec{})
 			for _, want := range [][]string{c.want, nil} {
 				told = nil
@@ -229,7 +229,7 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
-		ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		n := attach(t, sim, winsim.DiskSpec{})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -272,7 +272,7 @@ func TestSetDiskState(t *testing.T) {
 func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
-		ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		n := attach(t, sim, winsim.DiskSpec{})
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		for _, online := range []bool{false, true} {

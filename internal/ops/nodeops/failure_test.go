@@ -177,7 +177,7 @@ func TestErrorAtEachCallOfDisks(t *testing.T) {
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
 			sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
-			s := diskSubject{nodeops.NewDisks(sim, nodeops.DiskOptions{}), c.disk(t, sim)}
+			s := diskSubject{groupsOf(t, sim, nodeops.Options{}).Disks, c.disk(t, sim)}
 			return simtest.Attempt{Sys: sim, Run: func(ctx context.Context) (any, error) { return c.operate(ctx, s) },
 				State: func() any { return simtest.State(sim) }, Passed: &c.passed}
 		}

@@ -4,7 +4,6 @@
 package nodeops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -21,14 +20,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// FilesystemOptions configure the operations. The zero value is the default.
-type FilesystemOptions struct {
-	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
+// filesystemOptions configure the operations.
+type filesystemOptions struct {
+	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker. Default: a new
-	// Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker.
 	Locks *usage.Locker
 }
 
@@ -43,19 +41,14 @@ type Filesystem struct {
 	sys     win.System
 	paths   *pathpolicy.Policy
 	shares  *shares.Mappings
-	options FilesystemOptions
+	options filesystemOptions
 	limits  limits
 	trees   openTrees
 }
 
-// NewFilesystem returns the operations on the files of sys within paths. Links may lead to the shares in
+// newFilesystem returns the operations on the files of sys within paths. Links may lead to the shares in
 // mapped.
-func NewFilesystem(sys win.System, paths *pathpolicy.Policy, mapped *shares.Mappings, o FilesystemOptions) *Filesystem {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Locks == nil {
-		o.Locks = usage.NewLocker(sys, paths, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)),
-			usage.LockOptions{Logger: o.Logger})
-	}
+func newFilesystem(sys win.System, paths *pathpolicy.Policy, mapped *shares.Mappings, o filesystemOptions) *Filesystem {
 	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o, limits: defaultLimits}
 }
 

@@ -16,7 +16,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -385,14 +384,12 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 
 func TestErrorsAndObserver(t *testing.T) {
 	sys := newFileNode(t)
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	must(t, err)
 	var heard []string
-	f := nodeops.NewFilesystem(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FilesystemOptions{Observer: func(name string, _ time.Duration, _ error) {
+	f := groupsOf(t, sys, nodeops.Options{OnOperation: func(name string, _ time.Duration, _ error) {
 		heard = append(heard, name)
-	}})
+	}}).Files
 	path := kubelet + `\none\x`
-	_, err = f.IsSymlink(t.Context(), path)
+	_, err := f.IsSymlink(t.Context(), path)
 	var e *csiproxy.Error
 	ok := errors.As(err, &e)
 	if !ok || e.Op != "IsSymlink" || e.Object != path {

@@ -30,7 +30,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.
 	all, err := d.eachDisk(ctx, &d.queries.ids, nil,
 		func(ctx context.Context, h *opendisk.Disk, f *found) error {
 			page83, err := page83(ctx, h)
-			if err := d.shared.tolerate(h.Number, "page 83", err); err != nil {
+			if err := d.options.Shared.tolerate(h.Number, "page 83", err); err != nil {
 				return err
 			}
 			f.ids = published.DiskIDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}
@@ -82,7 +82,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	}
 	all, err := d.eachDisk(ctx, &d.queries.locations, nil,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
-			f.location, err = d.shared.location(ctx, h)
+			f.location, err = d.options.Shared.location(ctx, h)
 			return err
 		})
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)

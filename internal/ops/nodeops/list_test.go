@@ -215,7 +215,7 @@ func TestRescan(t *testing.T) {
 func TestRescanWaitsForArrivals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
-		ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestDiskThatLeavesIsNotListedInPart(t *testing.T) {
 		n := attach(t, sim, winsim.DiskSpec{BusType: bus, Serial: "vol-1"})
 		// What is known of the disk, as two texts; "" if it isn't listed, or with an error.
 		listed := func() (texts [2]string) {
-			ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+			ops := groupsOf(t, sim, nodeops.Options{}).Disks
 			locations, err := ops.ListDiskLocations(t.Context())
 			simtest.Must(t, err)
 			if location, ok := locations[n]; ok {

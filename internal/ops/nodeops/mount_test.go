@@ -12,7 +12,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -356,15 +355,14 @@ func TestVolumeIDUnderAttack(t *testing.T) {
 // An administrator may allow a whole drive, also one that isn't there.
 func TestClosestVolumeOfADrive(t *testing.T) {
 	n := newVolumeNode(t)
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: `C:\`, WorkingDirs: []string{`X:\`}})
-	n.do(err)
+	n.with(nodeops.Options{KubeletPath: `C:\`, WorkingDirs: []string{`X:\`}})
 	n.do(n.sim.Symlink(`C:\link`, `X:\missing`, true))
-	_, err = nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{}).GetClosestVolumeIDFromTargetPath(t.Context(), `C:\link`)
+	_, err := n.volumes.GetClosestVolumeIDFromTargetPath(t.Context(), `C:\link`)
 	simtest.WantError(t, err, csiproxy.ErrNotFound)
 	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
 	n.do(err)
 	for _, path := range []string{`C:\`, `C:\var`} {
-		got, err := nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{}).GetClosestVolumeIDFromTargetPath(t.Context(), path)
+		got, err := n.volumes.GetClosestVolumeIDFromTargetPath(t.Context(), path)
 		if err != nil || string(got) != system {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
@@ -396,10 +394,8 @@ func TestMountRefusesProtectedVolumes(t *testing.T) {
 	n.do(n.sim.SetVolumeMountPoint(ctx, `E:\`, string(work)))
 	n.do(n.sim.SetVolumeMountPoint(ctx, `F:\`, string(lettered)))
 	n.do(n.sim.MkdirAll(`E:\work`))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: []string{`E:\work`},
-		ProtectedVolumes: []string{"D:"}})
-	n.do(err)
-	v := nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{})
+	n.with(nodeops.Options{WorkingDirs: []string{`E:\work`}, ProtectedVolumes: []string{"D:"}})
+	v := n.volumes
 	for id, want := range map[csiproxy.VolumeID]error{
 		csiproxy.VolumeID(system): csiproxy.ErrFailedPrecondition,
 		data:                      csiproxy.ErrFailedPrecondition,
@@ -450,10 +446,8 @@ func TestMountOnReFS(t *testing.T) {
 	_, host := n.attach(winsim.DiskSpec{})
 	n.do(n.sim.FormatVolume(t.Context(), string(host), win.FormatOptions{FileSystem: "ReFS"}))
 	n.do(n.sim.SetVolumeMountPoint(t.Context(), `D:\`, string(host)))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: `D:\kubelet`})
-	n.do(err)
 	_, id := n.formatted(winsim.DiskSpec{})
-	err = nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{}).MountVolume(t.Context(), id, `D:\kubelet\x`)
+	err := groupsOf(t, n.sim, nodeops.Options{KubeletPath: `D:\kubelet`}).Volumes.MountVolume(t.Context(), id, `D:\kubelet\x`)
 	simtest.WantError(t, err, csiproxy.ErrFailedPrecondition, "ReFS")
 }
 

@@ -10,8 +10,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -28,7 +26,7 @@ var (
 func newFileNode(t *testing.T) *winsim.System {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
-	file, err := usage.DefaultLocker(sys).KeepLockFile(t.Context()) // tests compare what is in C:\Windows
+	file, err := groupsOf(t, sys, nodeops.Options{}).Locks.KeepLockFile(t.Context()) // tests compare what is in C:\Windows
 	must(t, err)
 	must(t, file.Close())
 	return sys
@@ -38,9 +36,15 @@ func newFileNode(t *testing.T) *winsim.System {
 // directories allowed.
 func newFilesystem(t *testing.T, sys win.System, workingDirs ...string) *nodeops.Filesystem {
 	t.Helper()
-	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: workingDirs})
+	return groupsOf(t, sys, nodeops.Options{WorkingDirs: workingDirs}).Files
+}
+
+// groupsOf returns the groups of operations of a process that has just started on a node.
+func groupsOf(t testing.TB, sys win.System, o nodeops.Options) nodeops.Groups {
+	t.Helper()
+	n, err := nodeops.New(sys, o)
 	must(t, err)
-	return nodeops.NewFilesystem(sys, p, shares.New(sys, p, shares.Options{}), nodeops.FilesystemOptions{})
+	return nodeops.GroupsOf(n)
 }
 
 // parse parses a path in the kubelet directory.

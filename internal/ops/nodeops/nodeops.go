@@ -180,11 +180,11 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		sys: sys, options: o, calls: calls, paths: paths, owners: table,
 		locks: usage.NewSharedLocks(names),
 		users: usage.NewSharedFinder(calls, paths, table, o.Logger),
-		disks: NewSharedDisks(SharedDiskOptions{
+		disks: newSharedDisks(sharedDiskOptions{
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
 		targets:  initiator.NewTargetLocks(names),
-		tasks:    NewSharedStaging(names),
+		tasks:    newSharedStaging(names),
 	}, nil
 }
 
@@ -252,12 +252,12 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 	g := Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
 	g.Locks = usage.NewLocker(p.sys, p.paths, g.Users, usage.LockOptions{Logger: p.log, Shared: s.locks, Driver: p.driver,
 		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
-	g.Disks = NewDisks(p.sys, DiskOptions{
+	g.Disks = newDisks(p.sys, diskOptions{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
 		Lists: p.lists, OwnerOf: s.ownersBy(p.lists), // lists open the disks of all drivers
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
-	g.Volumes = NewVolumes(p.sys, p.paths, VolumeOptions{
+	g.Volumes = newVolumes(p.sys, p.paths, volumeOptions{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk, Lists: p.lists,
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
@@ -265,12 +265,12 @@ func (s *shared) newGroups(p part) (Operations, Groups) {
 		WithoutPrivacy: o.SMBWithoutPrivacy, RefuseNodeAccount: o.RefuseNodeAccount, Shared: s.mappings,
 		Logger: p.log, Observer: o.OnOperation, Locks: g.Locks, Users: g.Users,
 	})
-	g.Files = NewFilesystem(p.sys, p.paths, g.Mappings, FilesystemOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
+	g.Files = newFilesystem(p.sys, p.paths, g.Mappings, filesystemOptions{Logger: p.log, Observer: o.OnOperation, Locks: g.Locks})
 	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
 		Logger: p.log, Observer: o.OnOperation, ReenumerateAdapters: g.Disks.ReenumerateAdapters})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(p.sys, machine.Options{Logger: p.log, Observer: o.OnOperation}),
-		Storage: NewStaging(g, StagingOptions{Driver: p.driver, Shared: s.tasks, Logger: p.log, Observer: o.OnOperation}),
+		Storage: newStaging(g, stagingOptions{Driver: p.driver, Shared: s.tasks, Logger: p.log, Observer: o.OnOperation}),
 	}, g
 }

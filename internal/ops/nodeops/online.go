@@ -205,7 +205,7 @@ func (d *Disks) putBack(ctx context.Context, h *usage.LockedDisk, before win.Dis
 		if err != nil {
 			return err
 		}
-		volumes, err = h.PresentVolumes(ctx, d.sys, d.lists, opendisk.DataPartitions(layout))
+		volumes, err = h.PresentVolumes(ctx, d.sys, d.options.Lists, opendisk.DataPartitions(layout))
 		if err != nil {
 			return err
 		}

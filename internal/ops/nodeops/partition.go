@@ -351,7 +351,7 @@ func refuse(reason string) error {
 // starts again. layout is the disk's table.
 func (d *Disks) AwaitVolumes(ctx context.Context, h *usage.LockedDisk, layout *win.DriveLayout, wanted win.DiskState) (
 	opendisk.Volumes, error) {
-	return h.AwaitVolumesInState(ctx, d.sys, d.lists, opendisk.DataPartitions(layout), volumeTimeout, wanted)
+	return h.AwaitVolumesInState(ctx, d.sys, d.options.Lists, opendisk.DataPartitions(layout), volumeTimeout, wanted)
 }
 
 // onlineGrace is how long a volume may take to come online after Windows has named it.

@@ -50,7 +50,7 @@ func TestDiskAtThePlaceOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{})
 			n := attach(t, sim, winsim.DiskSpec{Serial: "a", Page83: naa(1)})
-			ops := nodeops.NewDisks(places{sim, map[string]csiproxy.DiskNumber{"place": n}}, nodeops.DiskOptions{})
+			ops := groupsOf(t, places{sim, map[string]csiproxy.DiskNumber{"place": n}}, nodeops.Options{}).Disks
 			for i, serial := range []string{"a", "b"} {
 				if i == 1 {
 					simtest.Must(t, sim.DetachDisk(n))
@@ -84,7 +84,7 @@ func TestDiskAtThePlaceOfScratch(t *testing.T) {
 				return attach(t, sim, winsim.DiskSpec{Serial: serial, Location: file, BusType: win.BusTypeFileBackedVirtual})
 			}
 			at := places{sim, map[string]csiproxy.DiskNumber{"place": vhdx("scratch", scratchSpace)}}
-			ops := nodeops.NewDisks(at, nodeops.DiskOptions{})
+			ops := groupsOf(t, at, nodeops.Options{}).Disks
 			for i, want := range []int{0, 0, 1} {
 				switch i {
 				case 1:
@@ -112,7 +112,7 @@ func TestScratchAtThePlaceOfADisk(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	n := attach(t, sim, winsim.DiskSpec{Serial: "a"})
 	at := places{sim, map[string]csiproxy.DiskNumber{"place": n}}
-	ops := nodeops.NewDisks(at, nodeops.DiskOptions{})
+	ops := groupsOf(t, at, nodeops.Options{}).Disks
 	_, err := ops.ListDiskIDs(t.Context())
 	simtest.Must(t, err)
 	simtest.Must(t, sim.DetachDisk(n))

@@ -82,7 +82,7 @@ const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. onSkipped, which may be nil, gets the number of
 // devices skipped by queries, whenever the number changes.
-func newDevices(class winid.GUID, o SharedDiskOptions, onSkipped func(count int)) *devices {
+func newDevices(class winid.GUID, o sharedDiskOptions, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}
@@ -106,16 +106,16 @@ type queries struct {
 }
 
 func (q *queries) init(d *Disks) {
-	disks, adapters, driver := d.shared.all, d.shared.adapters, d.options.Driver
-	q.numbers.init(d.lists, disks, driver, othersTimeout)
-	q.states.init(d.lists, disks, driver, othersTimeout)
-	q.ids.init(d.lists, disks, driver, disks.timeout)
-	q.idsIfOnline.init(d.lists, disks, "", othersTimeout) // the original of a copy may be any disk of the node
-	q.locations.init(d.lists, disks, driver, disks.timeout)
-	q.hardware.init(d.lists, disks, driver, disks.timeout)
-	q.descriptions.init(d.lists, disks, driver, disks.timeout)
-	q.refreshes.init(d.lists, disks, driver, disks.timeout)
-	q.reenumerations.init(d.lists, adapters, driver, adapters.timeout)
+	disks, adapters, driver := d.options.Shared.all, d.options.Shared.adapters, d.options.Driver
+	q.numbers.init(d.options.Lists, disks, driver, othersTimeout)
+	q.states.init(d.options.Lists, disks, driver, othersTimeout)
+	q.ids.init(d.options.Lists, disks, driver, disks.timeout)
+	q.idsIfOnline.init(d.options.Lists, disks, "", othersTimeout) // the original of a copy may be any disk of the node
+	q.locations.init(d.options.Lists, disks, driver, disks.timeout)
+	q.hardware.init(d.options.Lists, disks, driver, disks.timeout)
+	q.descriptions.init(d.options.Lists, disks, driver, disks.timeout)
+	q.refreshes.init(d.options.Lists, disks, driver, disks.timeout)
+	q.reenumerations.init(d.options.Lists, adapters, driver, adapters.timeout)
 }
 
 // query asks all devices of a class the same question concurrently, to keep a silent or failing
@@ -401,7 +401,7 @@ func (d *Disks) Unnumbered() (path, reason string) {
 	if d.options.Driver != "" {
 		return "", "" // the device may be another driver's
 	}
-	all := d.shared.all
+	all := d.options.Shared.all
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for devicePath, t := range all.known {
@@ -480,16 +480,16 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	begun, isOwnerKnown := time.Now(), false
 	defer func() {
 		took := time.Since(begun)
-		isCut := ctx.Err() != nil && took < d.shared.all.timeout // a brief query has ended first
+		isCut := ctx.Err() != nil && took < d.options.Shared.all.timeout // a brief query has ended first
 		if !isOwnerKnown && !isCut && took >= slowOwner {
-			d.shared.all.note(path, func(t *known) {
+			d.options.Shared.all.note(path, func(t *known) {
 				if !slices.Contains(t.slowFor, d.options.Driver) {
 					t.slowFor = append(slices.Clip(t.slowFor), d.options.Driver) // copied: queries may be reading it
 				}
 			})
 		}
 	}()
-	h, err := win.OpenDevice(ctx, d.lists, path, win.AccessNone)
+	h, err := win.OpenDevice(ctx, d.options.Lists, path, win.AccessNone)
 	if err != nil {
 		return nil, "", err
 	}
@@ -503,13 +503,13 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	if err != nil || !isDisk(n) {
 		return nil, "", err
 	}
-	d.shared.all.note(path, func(t *known) {
+	d.options.Shared.all.note(path, func(t *known) {
 		if t.number == nil || *t.number != n.DeviceNumber {
 			t.driver, t.isOwnerKnown, t.slowFor = "", false, nil // perhaps another disk
 		}
 		t.number = &n.DeviceNumber
 	})
-	hardware, scratch, err := d.shared.askScratch(ctx, path, h)
+	hardware, scratch, err := d.options.Shared.askScratch(ctx, path, h)
 	if err != nil || scratch {
 		return nil, "", err
 	}
@@ -521,21 +521,18 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	return disk, driver, nil
 }
 
-// askOwner returns the driver that owns an open disk, and records a settled owner in shared.all. If
+// askOwner returns the driver that owns an open disk, and records a settled owner in options.Shared.all. If
 // the disk doesn't answer a question about its owner, isKnown is false, and the driver is from
 // the disk's last complete answers.
 func (d *Disks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
-	if d.options.OwnerOf == nil {
-		return "", false, nil
-	}
 	driver, err := d.options.OwnerOf(ctx, disk)
 	if err != nil && (ctx.Err() != nil || deviceDepartedOrUnready(err)) {
 		return "", false, err
 	}
 	if err != nil || disk.Hardware.DescriptorErr != nil {
-		return d.shared.all.last(path).driver, false, nil
+		return d.options.Shared.all.last(path).driver, false, nil
 	}
-	d.shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.slowFor = driver, true, nil })
+	d.options.Shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.slowFor = driver, true, nil })
 	return driver, true, nil
 }
 

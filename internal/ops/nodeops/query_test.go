@@ -21,7 +21,7 @@ func (panicking) OpenDevice(context.Context, string, win.Access) (win.Device, er
 
 // A panic while a disk is asked reaches the caller: on the goroutine of the disk it would end the process.
 func TestPanicWhileADiskIsAsked(t *testing.T) {
-	ops := nodeops.NewDisks(panicking{simtest.Open(t, winsim.Delays{})}, nodeops.DiskOptions{})
+	ops := groupsOf(t, panicking{simtest.Open(t, winsim.Delays{})}, nodeops.Options{}).Disks
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "a bug") || !strings.Contains(p, "OpenDevice") {
 			t.Errorf("the caller's panic is %q", p)

@@ -110,7 +110,7 @@ func TestPartitionDiskBringsTheDiskOnlineAgain(t *testing.T) {
 	for times, want := range map[int]error{1: nil, 3: nil, 1 << 30: csiproxy.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 200 * time.Millisecond})
-			ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+			ops := groupsOf(t, sim, nodeops.Options{}).Disks
 			n := attach(t, sim, winsim.DiskSpec{Offline: true})
 			var looks atomic.Int64
 			sim.OnCall(func(c winsim.Call) {
@@ -167,7 +167,7 @@ func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
 			simtest.WantErrorOf(t, "with AllowRecognizedData",
-				nodeops.NewDisks(sim, nodeops.DiskOptions{AllowRecognizedData: true}).PartitionDisk(t.Context(), n), nil)
+				groupsOf(t, sim, nodeops.Options{AllowRecognizedData: true}).Disks.PartitionDisk(t.Context(), n), nil)
 		})
 	}
 }
@@ -233,10 +233,10 @@ func TestAcceptedButNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
 		offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
-		ops := nodeops.NewDisks(deaf(sim, win.IoctlDiskSetDiskAttributes), nodeops.DiskOptions{})
+		ops := groupsOf(t, deaf(sim, win.IoctlDiskSetDiskAttributes), nodeops.Options{}).Disks
 		simtest.WantError(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
 		simtest.WantError(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
-		ops = nodeops.NewDisks(deaf(sim, win.IoctlDiskCreateDisk), nodeops.DiskOptions{})
+		ops = groupsOf(t, deaf(sim, win.IoctlDiskCreateDisk), nodeops.Options{}).Disks
 		if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
 			t.Errorf("got %v", err)
 		}

@@ -45,7 +45,7 @@ func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 // disks do. The whole tree costs more, and includes starting devices that the administrator left
 // unstarted. A driver waits only for its own disks.
 func (d *Disks) scan(ctx context.Context, tree bool) error {
-	before, err := d.lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+	before, err := d.options.Lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 		return err
 	}
 	if tree && slices.Equal(before, after) {
-		if err := d.lists.ReenumerateDevice(ctx, ""); err != nil {
+		if err := d.options.Lists.ReenumerateDevice(ctx, ""); err != nil {
 			return err
 		}
 		if _, err := d.settle(ctx); err != nil {
@@ -86,7 +86,7 @@ func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 	asked, err := adapters.all(ctx, nil, func(ctx context.Context, path string) (found, error) {
 		noteSlow := func() { adapters.devices.note(path, func(t *known) { t.slow = time.Now() }) }
 		defer time.AfterFunc(adapterTimeout, noteSlow).Stop()
-		return found{}, d.lists.ReenumerateDevice(ctx, path)
+		return found{}, d.options.Lists.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	isFirst := true
 	polling := operation.Polling{Timeout: settleTimeout, First: settleInterval, Longest: settleInterval}
 	for polling.Next(ctx) {
-		interfaces, err := d.lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		interfaces, err := d.options.Lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
 			return last, err
 		}
@@ -125,7 +125,7 @@ func (d *Disks) refresh(ctx context.Context, path string) (none found, _ error) 
 	if scratch, err := d.isScratch(ctx, path); err != nil || scratch {
 		return none, err
 	}
-	h, err := win.OpenDevice(ctx, d.lists, path, win.GenericRead|win.GenericWrite)
+	h, err := win.OpenDevice(ctx, d.options.Lists, path, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return none, err
 	}
@@ -135,11 +135,11 @@ func (d *Disks) refresh(ctx context.Context, path string) (none found, _ error) 
 
 // isScratch is askScratch for a closed disk.
 func (d *Disks) isScratch(ctx context.Context, path string) (bool, error) {
-	h, err := win.OpenDevice(ctx, d.lists, path, win.AccessNone)
+	h, err := win.OpenDevice(ctx, d.options.Lists, path, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	_, scratch, err := d.shared.askScratch(ctx, path, h)
+	_, scratch, err := d.options.Shared.askScratch(ctx, path, h)
 	return scratch, err
 }

@@ -13,8 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -361,13 +360,18 @@ func TestRmdirMemory(t *testing.T) {
 // Whether an entry may be removed is decided without its whole path, so a deep tree isn't slow: a level allocates as much as in a tree
 // that is less deep, also for a driver.
 func TestRmdirAllocations(t *testing.T) {
-	p, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "driver"}}})
-	must(t, err)
-	for name, policy := range map[string]*pathpolicy.Policy{"the node": p, "a driver": p.Within(pathpolicy.DriverPaths{Driver: "driver"})} {
+	for _, driver := range []string{"", "driver"} {
 		perLevel := func(depth int) uint64 {
 			const dir = kubelet + `\plugins\driver\x`
 			sys := newFileNode(t)
-			f := nodeops.NewFilesystem(sys, policy, shares.New(sys, policy, shares.Options{}), nodeops.FilesystemOptions{})
+			n, err := nodeops.New(sys, nodeops.Options{}, nodeops.Driver{Driver: scope.Driver{Name: "driver"}})
+			must(t, err)
+			operations := n.Operations
+			if driver != "" {
+				operations = n.Driver(driver)
+			}
+			f := operations.Filesystem.(*nodeops.Filesystem)
+			f.CallDirectly(sys) // bounded calls name the whole path
 			deepTree(t, sys, dir, "d", depth)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -376,9 +380,9 @@ func TestRmdirAllocations(t *testing.T) {
 			return (after.TotalAlloc - before.TotalAlloc) / uint64(depth)
 		}
 		flat, deep := perLevel(250), perLevel(4000)
-		t.Logf("%s: %d and %d bytes for each level", name, flat, deep)
+		t.Logf("driver %q: %d and %d bytes for each level", driver, flat, deep)
 		if deep > 2*flat {
-			t.Errorf("%s: in a deep tree %d bytes for each level, in another %d", name, deep, flat)
+			t.Errorf("driver %q: in a deep tree %d bytes for each level, in another %d", driver, deep, flat)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -71,8 +70,8 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		locker := usage.DefaultLocker(sim)
-		ops := nodeops.NewDisks(sim, nodeops.DiskOptions{Locks: locker})
+		g := groupsOf(t, sim, nodeops.Options{})
+		locker, ops := g.Locks, g.Disks
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
 		right, err := locker.LockDisk(t.Context(), n)
 		simtest.Must(t, err)
@@ -155,7 +154,7 @@ func TestStagedDiskGoesOffline(t *testing.T) {
 func TestMountedDiskStaysOnline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Second})
-		ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		n := formattedDisk(t, sim, winsim.DiskSpec{})
 		for _, path := range []string{`C:\data`, simtest.Kubelet + `\mnt`} {
 			simtest.Mount(t, sim, path, sim.VolumesOfDisk(n)[0])
@@ -173,7 +172,7 @@ func TestMountedDiskStaysOnline(t *testing.T) {
 func TestPropertiesAreUpdated(t *testing.T) {
 	changes := []string{"IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "IOCTL_DISK_SET_DISK_ATTRIBUTES"}
 	sim := simtest.Open(t, winsim.Delays{})
-	ops := nodeops.NewDisks(sim, nodeops.DiskOptions{})
+	ops := groupsOf(t, sim, nodeops.Options{}).Disks
 	raw := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 	original := formattedDisk(t, sim, winsim.DiskSpec{})
 	for _, c := range []struct {
@@ -211,7 +210,7 @@ func TestTableIsWrittenAgainOnABlankDiskOnly(t *testing.T) {
 				sim, _ := newDiskNode(t)
 				n := attach(t, sim, winsim.DiskSpec{})
 				refused := false
-				ops := nodeops.NewDisks(simtest.Controlled{System: sim, Answer: func(_ string, asked win.IoctlCode, _ []byte,
+				ops := groupsOf(t, simtest.Controlled{System: sim, Answer: func(_ string, asked win.IoctlCode, _ []byte,
 					do func() (int, error)) (int, error) {
 					if asked != code || refused {
 						return do()
@@ -221,7 +220,7 @@ func TestTableIsWrittenAgainOnABlankDiskOnly(t *testing.T) {
 						simtest.Partition(t, sim, n, 2)
 					}
 					return 0, winerr.ErrorNotReady
-				}}, nodeops.DiskOptions{})
+				}}, nodeops.Options{}).Disks
 				err := ops.PartitionDisk(t.Context(), n)
 				if !refused {
 					t.Fatalf("%s: it wasn't refused", name)

@@ -15,8 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -51,11 +50,10 @@ func TestSilentDisks(t *testing.T) {
 				sim := simtest.Open(t, winsim.Delays{})
 				var log bytes.Buffer
 				var counts []int
-				sys := operation.NewWindows(sim, nil, nil)
-				ops := nodeops.NewDisks(sys, nodeops.DiskOptions{Shared: nodeops.NewSharedDisks(nodeops.SharedDiskOptions{
+				ops := groupsOf(t, sim, nodeops.Options{
 					SilentDiskTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					OnSkippedDisks: func(count int) { counts = append(counts, count) },
-				})})
+				}).Disks
 				healthy := attach(t, sim, winsim.DiskSpec{Serial: "healthy"})
 				var silent []csiproxy.DiskNumber
 				for range 3 {
@@ -87,7 +85,7 @@ func TestSilentDisks(t *testing.T) {
 						t.Errorf("%s took %v: %v", other, time.Since(begin), err)
 					}
 				}
-				if warnings := strings.Count(log.String(), "WARN"); warnings != len(silent) {
+				if warnings := strings.Count(log.String(), "a device is skipped"); warnings != len(silent) {
 					t.Errorf("there are %d warnings:\n%s", warnings, log.String())
 				}
 				simtest.Must(t, sim.DetachDisk(silent[2])) // nobody skips it any more
@@ -110,7 +108,7 @@ func TestSilentDisks(t *testing.T) {
 func TestGivingUpOnASilentDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		ops := nodeops.NewDisks(operation.NewWindows(sim, nil, nil), nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen}, time.Hour))
 		for _, timeout := range []time.Duration{10 * time.Millisecond, time.Second} { // both while disks are asked
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -163,11 +161,11 @@ func TestWhatIsNoDisk(t *testing.T) {
 		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
 	}
 	sim.ResetRules()
-	ops = nodeops.NewDisks(numbered(sim, func(of *win.DeviceNumber) {
+	ops = groupsOf(t, numbered(sim, func(of *win.DeviceNumber) {
 		if of.DeviceNumber == n {
 			of.DeviceType = 0x1f // FILE_DEVICE_TAPE
 		}
-	}), nodeops.DiskOptions{})
+	}), nodeops.Options{}).Disks
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("a tape: %v, %v", ids, err)
 	}
@@ -259,7 +257,7 @@ func TestRescanBesideABadAdapter(t *testing.T) {
 func TestRescanOfATreeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		ops := nodeops.NewDisks(operation.NewWindows(sim, nil, nil), nodeops.DiskOptions{})
+		ops := groupsOf(t, sim, nodeops.Options{}).Disks
 		sim.OnCall(func(c winsim.Call) {
 			if c.Name == win.CallReenumerateDevice && c.Object == "" {
 				simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: c.Name, Count: 1}, time.Hour))
@@ -296,12 +294,12 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	if _, err := ops.GetDiskStats(t.Context(), one); err == nil || strings.Contains(err.Error(), "the node has") {
 		t.Errorf("a disk that isn't there for a moment gave %v", err)
 	}
-	none := nodeops.NewDisks(places{sim, nil}, nodeops.DiskOptions{})
+	none := groupsOf(t, places{sim, nil}, nodeops.Options{}).Disks
 	_, err = none.GetDiskStats(t.Context(), 99)
 	if err == nil || !strings.Contains(err.Error(), "there is no disk 99; the node has no disks") {
 		t.Errorf("a node that lists no disks gave %v", err)
 	}
-	absent := nodeops.NewDisks(places{sim, map[string]csiproxy.DiskNumber{`\\?\a`: 98}}, nodeops.DiskOptions{})
+	absent := groupsOf(t, places{sim, map[string]csiproxy.DiskNumber{`\\?\a`: 98}}, nodeops.Options{}).Disks
 	if _, err := absent.GetDiskStats(t.Context(), 99); err == nil || strings.Contains(err.Error(), "the node has") {
 		t.Errorf("a node with a disk without a number gave %v", err)
 	}
@@ -323,13 +321,14 @@ func TestRescanWithoutThePrivilege(t *testing.T) {
 func TestDiskInPlaceOfAnothers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		attach(t, sim, winsim.DiskSpec{Serial: "own"})
-		n := attach(t, sim, winsim.DiskSpec{Serial: "replaced"})
-		owners := map[string]string{"own": "red", "replaced": "blue"}
-		sys := operation.NewWindows(sim, nil, nil)
-		red := nodeops.NewDisks(sys, nodeops.DiskOptions{Driver: "red", OwnerOf: func(_ context.Context, disk *opendisk.Disk) (string, error) {
-			return owners[strings.TrimSpace(disk.Hardware.Descriptor.SerialNumber)], nil
-		}})
+		var drivers []nodeops.Driver
+		for _, name := range []string{"red", "blue"} {
+			drivers = append(drivers, nodeops.Driver{Driver: scope.Driver{Name: name, Disks: []scope.DiskPattern{{SerialNumber: name + "*"}}}})
+		}
+		own, n := attach(t, sim, winsim.DiskSpec{Serial: "red-1"}), attach(t, sim, winsim.DiskSpec{Serial: "blue-1"})
+		node, err := nodeops.New(places{sim, map[string]csiproxy.DiskNumber{"own": own, "place": n}}, nodeops.Options{}, drivers...)
+		simtest.Must(t, err)
+		red := node.Driver("red").Disk
 		lists := func(what string, want int) {
 			begun := time.Now()
 			ids, err := red.ListDiskIDs(t.Context())
@@ -339,7 +338,8 @@ func TestDiskInPlaceOfAnothers(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		lists("before", 1)
-		owners["replaced"] = "red"
+		simtest.Must(t, sim.DetachDisk(n))
+		attach(t, sim, winsim.DiskSpec{Serial: "red-2", Number: &n})
 		simtest.Must(t, sim.Delay(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
 			Object: fmt.Sprintf("PhysicalDrive%d ", n)}, 100*time.Millisecond))
 		lists("right after", 1)

@@ -32,8 +32,8 @@ type Groups struct {
 	Initiator *initiator.Initiator
 }
 
-// StagingOptions configure the tasks.
-type StagingOptions struct {
+// stagingOptions configure the tasks.
+type stagingOptions struct {
 	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
@@ -64,8 +64,8 @@ type volumeCheck struct {
 	id     csiproxy.VolumeID
 }
 
-// NewSharedStaging returns the state shared by the tasks of a node and of its drivers.
-func NewSharedStaging(drivers []string) *SharedStaging {
+// newSharedStaging returns the state shared by the tasks of a node and of its drivers.
+func newSharedStaging(drivers []string) *SharedStaging {
 	return &SharedStaging{logOuts: initiator.NewTargetLocks(drivers),
 		connecting: make(map[connection]int), checking: make(map[volumeCheck]time.Time)}
 }
@@ -74,7 +74,7 @@ func NewSharedStaging(drivers []string) *SharedStaging {
 type Staging struct {
 	Groups
 	*SharedStaging
-	options StagingOptions
+	options stagingOptions
 
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
@@ -82,8 +82,8 @@ type Staging struct {
 	lists   operation.NextRun[bool, csiproxy.VolumeList] // by whether a list is about leftovers
 }
 
-// NewStaging returns the tasks, using the operations in g.
-func NewStaging(g Groups, o StagingOptions) *Staging {
+// newStaging returns the tasks, using the operations in g.
+func newStaging(g Groups, o stagingOptions) *Staging {
 	s := &Staging{Groups: g, SharedStaging: o.Shared, options: o}
 	s.luns.Timeout = silentVolumeTimeout
 	return s

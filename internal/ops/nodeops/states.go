@@ -34,7 +34,7 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, f := range results {
-		if !d.shared.all.last(f.path).mayBeOf(d.options.Driver) {
+		if !d.options.Shared.all.last(f.path).mayBeOf(d.options.Driver) {
 			continue
 		}
 		if f.err != nil || f.state.Offline {

@@ -16,7 +16,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -89,15 +88,13 @@ func newUnmapped(t *testing.T, log *slog.Logger) (*winsim.System, func() bool, *
 	newFileShares(t, sys, "server")
 	must(t, sys.MkdirAll(kubelet+`\dir`))
 	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\sub`, true))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	must(t, err)
-	m := shares.New(sys, paths, shares.Options{Logger: log})
-	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+	g := groupsOf(t, sys, nodeops.Options{Logger: log})
+	must(t, g.Mappings.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
 	return sys, func() bool {
 		mapped, err := sys.SMBGlobalMappings(t.Context())
 		must(t, err)
 		return len(mapped) == 0
-	}, nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
+	}, g.Files
 }
 
 // A mapping that a driver has asked to remove goes with the last link to its share, and with no other
@@ -136,12 +133,8 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 func newLocked(t *testing.T) (*winsim.System, *usage.Locker, *nodeops.Filesystem) {
 	t.Helper()
 	sys := newFileNode(t)
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	must(t, err)
-	finder := usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, slog.New(slog.DiscardHandler)))
-	locker := usage.NewLocker(sys, paths, finder, usage.LockOptions{})
-	m := shares.New(sys, paths, shares.Options{Locks: locker})
-	return sys, locker, nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{Locks: locker})
+	g := groupsOf(t, sys, nodeops.Options{})
+	return sys, g.Locks, g.Files
 }
 
 // CleanUp removes a link while another call makes the same one: in the end, it is there.

@@ -116,11 +116,9 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 		}
 	}
 	readOnly = state.ReadOnly
-	if v.options.OwnerOf != nil {
-		described.Driver, err = v.options.OwnerOf(ctx, h)
-		if ctx.Err() == nil && !winerr.IsGone(err) {
-			err = nil // without an answer of the disk, the owner is currently unknown
-		}
+	described.Driver, err = v.options.OwnerOf(ctx, h)
+	if ctx.Err() == nil && !winerr.IsGone(err) {
+		err = nil // without an answer of the disk, the owner is currently unknown
 	}
 	return readOnly, err
 }

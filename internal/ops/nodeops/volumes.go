@@ -4,7 +4,6 @@
 package nodeops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// VolumeOptions configure the operations. The zero value is the default.
-type VolumeOptions struct {
+// volumeOptions configure the operations.
+type volumeOptions struct {
 	// AllowRecognizedData lets FormatVolume overwrite data that it recognises as another system's.
 	// Default: FormatVolume refuses. A volume with a file system known to Windows is always
 	// refused.
@@ -34,37 +33,33 @@ type VolumeOptions struct {
 	// as in csiproxy.FormatOptions. Default: the accounts chosen by Windows.
 	Writers []string
 	// OwnerOf returns the name of the driver that owns an open disk; "" for a disk without an
-	// owner. Default: no disk has an owner.
+	// owner.
 	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
-	// Lists makes the calls on all volumes of the node. Default: the system of NewVolumes.
+	// Lists makes the calls on all volumes of the node.
 	Lists win.System
 
-	// Logger gets each change of the node, and problems that an operation tolerates. Default: none.
+	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
 	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
-	// one Locker. Default: a new Locker.
+	// one Locker.
 	Locks *usage.Locker
-	// Users finds who uses disks and volumes. Default: a new Finder.
+	// Users finds who uses disks and volumes.
 	Users *usage.Finder
 }
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
 	sys     win.System
-	lists   win.System // VolumeOptions.Lists
 	paths   *pathpolicy.Policy
-	options VolumeOptions
+	options volumeOptions
 }
 
-// NewVolumes returns the operations on the volumes of sys, at the paths allowed by paths.
-func NewVolumes(sys win.System, paths *pathpolicy.Policy, o VolumeOptions) *Volumes {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
-	return &Volumes{sys: sys, lists: cmp.Or(o.Lists, sys), paths: paths, options: o}
+// newVolumes returns the operations on the volumes of sys, at the paths allowed by paths.
+func newVolumes(sys win.System, paths *pathpolicy.Policy, o volumeOptions) *Volumes {
+	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
 // Timeouts for transient states.
@@ -95,7 +90,7 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, 
 // arrived waits for the volumes of a disk's partitions, and returns the volumes in the partitions'
 // order.
 func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
-	volumes, err := h.AwaitVolumes(ctx, v.sys, v.lists, partitions, arrivalTimeout)
+	volumes, err := h.AwaitVolumes(ctx, v.sys, v.options.Lists, partitions, arrivalTimeout)
 	if err != nil {
 		return nil, err
 	}

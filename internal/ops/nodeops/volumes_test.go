@@ -13,7 +13,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -43,16 +42,12 @@ func newVolumeNode(t *testing.T) *node {
 }
 
 // restart gives the node the operations of a new process.
-func (n *node) restart() { n.with(nodeops.VolumeOptions{}) }
+func (n *node) restart() { n.with(nodeops.Options{}) }
 
-func (n *node) with(o nodeops.VolumeOptions) {
+func (n *node) with(o nodeops.Options) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: usage.SystemVolumes(n.sim, n.sim)})
-	simtest.Must(n.t, err)
-	n.locks = usage.DefaultLocker(n.sim)
-	o.Locks = n.locks
-	n.disks = nodeops.NewDisks(n.sim, nodeops.DiskOptions{Locks: o.Locks})
-	n.volumes = nodeops.NewVolumes(n.sim, paths, o)
+	g := groupsOf(n.t, n.sim, o)
+	n.locks, n.disks, n.volumes = g.Locks, g.Disks, g.Volumes
 }
 
 // attach gives the node a disk with a raw volume.
@@ -170,12 +165,12 @@ func TestFormatVolumeRefusesData(t *testing.T) {
 	for name, id := range map[string]csiproxy.VolumeID{"NTFS": ntfs, "ext4": extID, "damaged NTFS": damagedID} {
 		before := n.sim.Calls()["MSFT_Volume.Format"]
 		for _, allow := range []bool{false, name == "NTFS"} {
-			n.with(nodeops.VolumeOptions{AllowRecognizedData: allow})
+			n.with(nodeops.Options{AllowRecognizedData: allow})
 			simtest.WantErrorOf(t, name, n.volumes.FormatVolume(t.Context(), id), csiproxy.ErrFailedPrecondition)
 		}
 		simtest.Want(t, name+": formats", n.sim.Calls()["MSFT_Volume.Format"], before)
 	}
-	n.with(nodeops.VolumeOptions{AllowRecognizedData: true})
+	n.with(nodeops.Options{AllowRecognizedData: true})
 	simtest.WantErrorOf(t, "with AllowRecognizedData", n.volumes.FormatVolume(t.Context(), extID), nil)
 }
 

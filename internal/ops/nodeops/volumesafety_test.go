@@ -15,8 +15,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -82,14 +80,12 @@ func TestListVolumesWithSearch(t *testing.T) {
 		n := newVolumeNode(t)
 		a, idA := n.attach(winsim.DiskSpec{})
 		b, idB := n.attach(winsim.DiskSpec{})
-		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-		n.do(err)
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
 		for _, c := range []struct {
 			number          csiproxy.DiskNumber
 			id, masquerades csiproxy.VolumeID
 		}{{a, idA, idB}, {b, idB, idA}} {
-			ops := nodeops.NewVolumes(masquerade(n.sim, c.masquerades, c.number), paths, nodeops.VolumeOptions{})
+			ops := groupsOf(t, masquerade(n.sim, c.masquerades, c.number), nodeops.Options{}).Volumes
 			if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
 				t.Errorf("disk %d has %q, want %q; %v", c.number, ids, c.id, err)
 			}
@@ -113,10 +109,7 @@ func masquerade(sim *winsim.System, id csiproxy.VolumeID, number csiproxy.DiskNu
 func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newVolumeNode(t)
-		locker := usage.DefaultLocker(n.sim)
-		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-		n.do(err)
-		ops := nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{Locks: locker})
+		locker, ops := n.locks, n.volumes
 		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
 		lockedVolume, err := locker.LockDisk(t.Context(), number)
@@ -254,9 +247,7 @@ func TestFormatVolumeUpdatesTheListAgain(t *testing.T) {
 		n := newVolumeNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
 		late := &lateList{System: n.sim}
-		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-		n.do(err)
-		n.do(nodeops.NewVolumes(late, paths, nodeops.VolumeOptions{Locks: n.locks}).FormatVolume(t.Context(), id))
+		n.do(groupsOf(t, late, nodeops.Options{}).Volumes.FormatVolume(t.Context(), id))
 		if late.updates != 2 || late.formats < 10 {
 			t.Errorf("%d updates in %d attempts", late.updates, late.formats)
 		}
@@ -325,12 +316,10 @@ func TestResizeVolumeThatHasMoved(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	n.do(err)
 	now := false
 	n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.IoctlDiskGrowPartition.String() })
 	extends := simtest.Counted(n.sim, win.FsctlExtendVolume.String())
-	err = nodeops.NewVolumes(moved(n.sim, id, &now), paths, nodeops.VolumeOptions{}).ResizeVolume(t.Context(), id, 0)
+	err := groupsOf(t, moved(n.sim, id, &now), nodeops.Options{}).Volumes.ResizeVolume(t.Context(), id, 0)
 	n.sim.OnCall(nil)
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	if got := extends()[0]; !now || got != 0 {
@@ -344,13 +333,11 @@ func TestFormatVolumeThatHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newVolumeNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
-		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-		n.do(err)
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, winerr.ErrorGenFailure))
 		now := false
 		n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.CallFormatVolume })
 		formats := simtest.Counted(n.sim, win.CallFormatVolume)
-		err = nodeops.NewVolumes(moved(n.sim, id, &now), paths, nodeops.VolumeOptions{}).FormatVolume(t.Context(), id)
+		err := groupsOf(t, moved(n.sim, id, &now), nodeops.Options{}).Volumes.FormatVolume(t.Context(), id)
 		n.sim.OnCall(nil)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		simtest.Want(t, "formats", formats()[0], 1)
@@ -486,9 +473,7 @@ func TestResizeVolumeThatCannotGrow(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	n.do(err)
-	ops := nodeops.NewVolumes(exFAT{n.sim}, paths, nodeops.VolumeOptions{})
+	ops := groupsOf(t, exFAT{n.sim}, nodeops.Options{}).Volumes
 	n.do(ops.ResizeVolume(t.Context(), id, 0))
 	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 15*gibibyte), csiproxy.ErrUnimplemented)
 	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]+n.sim.Calls()["FSCTL_EXTEND_VOLUME"], 0)
@@ -500,9 +485,7 @@ func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	n := newVolumeNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	n.do(err)
-	ops := nodeops.NewVolumes(dynamic(n.sim), paths, nodeops.VolumeOptions{})
+	ops := groupsOf(t, dynamic(n.sim), nodeops.Options{}).Volumes
 	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
 	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
 }
@@ -531,9 +514,7 @@ func dynamic(sim *winsim.System) simtest.Controlled {
 func TestSpreadVolume(t *testing.T) {
 	n := newVolumeNode(t)
 	_, id := n.attach(winsim.DiskSpec{})
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
-	n.do(err)
-	ops := nodeops.NewVolumes(spread(n.sim, win.VolumePath(string(id))), paths, nodeops.VolumeOptions{})
+	ops := groupsOf(t, spread(n.sim, win.VolumePath(string(id))), nodeops.Options{}).Volumes
 	for name, change := range map[string]func() error{
 		"format": func() error { return ops.FormatVolume(t.Context(), id) },
 		"resize": func() error { return ops.ResizeVolume(t.Context(), id, 0) },

@@ -9,8 +9,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -75,7 +73,7 @@ func TestWritersOfAVolumeThatIsFound(t *testing.T) {
 			n := newVolumeNode(t)
 			number, id := n.formatted(winsim.DiskSpec{})
 			test.before(n, uint32(number), id)
-			n.with(nodeops.VolumeOptions{Writers: []string{"Users"}})
+			n.with(nodeops.Options{VolumeWriters: []string{"Users"}})
 			for range 2 {
 				n.do(n.volumes.MountVolume(t.Context(), id, volumeStaging))
 				if got := n.canWrite(volumeStaging); got != test.want {
@@ -104,7 +102,7 @@ func TestWritersOfAFormat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newVolumeNode(t)
 			n.do(n.sim.SetSettings(test.settings))
-			n.with(nodeops.VolumeOptions{Writers: test.writers})
+			n.with(nodeops.Options{VolumeWriters: test.writers})
 			_, id := n.formatted(winsim.DiskSpec{})
 			n.restart()
 			n.do(n.volumes.MountVolume(t.Context(), id, volumeStaging))
@@ -128,7 +126,7 @@ func TestWritersThatCannotBeSet(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			n := newVolumeNode(t)
 			_, id := n.formatted(winsim.DiskSpec{})
-			n.with(nodeops.VolumeOptions{Writers: []string{"Users"}})
+			n.with(nodeops.Options{VolumeWriters: []string{"Users"}})
 			object := string(id)
 			if call == win.CallVolumePathNames {
 				object = ""
@@ -163,8 +161,5 @@ func TestWritersOfAProtectedVolume(t *testing.T) {
 // protect gives the node operations with writers, for which a volume is protected.
 func (n *node) protect(id csiproxy.VolumeID) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, ProtectedVolumes: []string{string(id)},
-		OfTheNode: usage.SystemVolumes(n.sim, n.sim)})
-	n.do(err)
-	n.volumes = nodeops.NewVolumes(n.sim, paths, nodeops.VolumeOptions{Writers: []string{"Users"}})
+	n.with(nodeops.Options{VolumeWriters: []string{"Users"}, ProtectedVolumes: []string{string(id)}})
 }

@@ -9,7 +9,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -99,9 +98,9 @@ func TestLinkToShareIsNotFollowed(t *testing.T) {
 	m := newMappings(t, sys, shares.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\localhost\C$`, stage, alice))
 	must(t, sys.WriteFile(stage+`\kept`, nil))
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
+	n, err := nodeops.New(sys, nodeops.Options{})
 	must(t, err)
-	f := nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
+	f := n.Filesystem
 	for name, err := range map[string]error{
 		"Mkdir":                  f.Mkdir(t.Context(), stage+`\dir`),
 		"Rmdir":                  f.Rmdir(t.Context(), stage+`\kept`, true),

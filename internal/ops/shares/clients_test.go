@@ -9,7 +9,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
@@ -19,9 +18,9 @@ import (
 // and https://github.com/democratic-csi/democratic-csi/blob/master/src/utils/csi_proxy_client.js
 func TestTextsThatClientsLookFor(t *testing.T) {
 	sys, m := newNode(t)
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
+	n, err := nodeops.New(sys, nodeops.Options{})
 	must(t, err)
-	f := nodeops.NewFilesystem(sys, paths, m, nodeops.FilesystemOptions{})
+	f := n.Filesystem
 	_, relative := f.PathExists(t.Context(), `staging\path`)
 	for _, test := range []struct {
 		what string

@@ -29,6 +29,8 @@ type server struct {
 	logOns   int
 }
 
+func ofNobody(string) string { return "" }
+
 func newServer() *server {
 	return &server{memory: newLogOns(slog.New(slog.DiscardHandler), ofNobody), password: "right", refusal: winerr.ErrorLogonFailure}
 }

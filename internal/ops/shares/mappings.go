@@ -79,7 +79,6 @@
 package shares
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -103,7 +102,7 @@ type System interface {
 	SystemWindowsDirectory(ctx context.Context) (string, error)
 }
 
-// Options configure the operations. The zero value is the default.
+// Options configure the operations.
 type Options struct {
 	// WithoutPrivacy accepts SMB servers without encryption. Default: they are refused.
 	WithoutPrivacy bool
@@ -111,17 +110,17 @@ type Options struct {
 	// stands for the node's account.
 	RefuseNodeAccount bool
 
-	// Logger gets each change of the node, and each fault that an operation survives. Default: none.
+	// Logger gets each change of the node, and each fault that an operation survives.
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
 	// Locks locks shares and servers before a change. The groups of one node share the locker.
-	// Default: a new locker. Queries take no lock, since a server may be slow to answer.
+	// Queries take no lock, since a server may be slow to answer.
 	Locks *usage.Locker
-	// Users finds the users of disks and volumes. Default: a new finder.
+	// Users finds the users of disks and volumes.
 	Users *usage.Finder
 	// Shared remembers requests and log-ons. The groups of a node and of its drivers have the same
-	// Shared. Default: a new Shared.
+	// Shared.
 	Shared *Shared
 }
 
@@ -136,9 +135,6 @@ type Shared struct {
 func NewShared(log *slog.Logger, ownerOf func(path string) (driver string)) *Shared {
 	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log, ownerOf)}
 }
-
-// ofNobody is ownerOf on a node whose drivers share the node's endpoints.
-func ofNobody(string) string { return "" }
 
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls were
 // held back with the answer of an earlier log-on.
@@ -157,10 +153,7 @@ type Mappings struct {
 
 // New returns the operations on the mappings of sys. paths decides which local paths are allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Users = cmp.Or(o.Users, usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger)))
-	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
-	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger, ofNobody)), sys: sys, paths: paths, options: o}
+	m := &Mappings{Shared: o.Shared, sys: sys, paths: paths, options: o}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
 	return m
 }

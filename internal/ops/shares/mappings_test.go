@@ -4,8 +4,10 @@
 package shares_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -67,6 +69,10 @@ func newMappings(t *testing.T, sys shares.System, o shares.Options) *shares.Mapp
 	t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Users = usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, o.Logger))
+	o.Locks = cmp.Or(o.Locks, usage.NewLocker(sys, paths, o.Users, usage.LockOptions{Logger: o.Logger}))
+	o.Shared = shares.NewShared(o.Logger, func(string) string { return "" })
 	return shares.New(sys, paths, o)
 }
 

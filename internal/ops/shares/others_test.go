@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -219,7 +221,10 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 func TestFailedCallTakesNoRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, _ := newNode(t)
-		locker := usage.DefaultLocker(sys)
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
+		must(t, err)
+		finder := usage.NewFinder(usage.NewSharedFinder(sys, paths, nil, slog.New(slog.DiscardHandler)))
+		locker := usage.NewLocker(sys, paths, finder, usage.LockOptions{})
 		m := newMappings(t, sys, shares.Options{Locks: locker})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		remote, err := win.ParseUNC(`\\server\data`)

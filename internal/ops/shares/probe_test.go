@@ -81,7 +81,7 @@ func path(t *testing.T, s string) win.UNCPath {
 func bubble(t *testing.T, f func(t *testing.T, n *network, m *shares.Mappings)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{calls: map[string]int{}, delay: 8 * time.Second, err: winerr.ErrorBadNetPath}
-		f(t, n, shares.New(n, nil, shares.Options{}))
+		f(t, n, newMappings(t, n, shares.Options{}))
 		time.Sleep(time.Hour)
 	})
 }
@@ -185,7 +185,7 @@ type panicking struct{ shares.System }
 func (panicking) FileAttributes(context.Context, string) (win.FileAttributes, error) { panic("a bug") }
 
 func TestProbePassesPanicsOn(t *testing.T) {
-	m := shares.New(panicking{}, nil, shares.Options{})
+	m := newMappings(t, panicking{}, shares.Options{})
 	for range 10 { // none keeps a slot
 		func() {
 			defer func() {
