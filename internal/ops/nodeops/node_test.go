@@ -127,7 +127,7 @@ func TestAttacksAndFailuresOnOtherWindows(t *testing.T) {
 		t.Skip("it takes long; make test-resilience runs it")
 	}
 	simtest.OnWindows(t, winsim.Settings{MountManagerExclusive: true, BindFilter: true}, map[string]func(*testing.T){
-		"TestSwappedLinks":  TestSwappedLinks,
-		"TestEachCallFails": TestEachCallFails,
+		"TestSwappedLinks":           TestSwappedLinks,
+		"TestErrorAtEachCallOfFiles": TestErrorAtEachCallOfFiles,
 	})
 }

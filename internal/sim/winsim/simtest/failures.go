@@ -46,6 +46,9 @@ type Attempt struct {
 	// "CreateFileW, 2 FlushFileBuffers"; with " partly" behind those that cost a part of the
 	// result. If it is nil, no call may cost a part, and any may cost nothing.
 	Passed *string
+	// Ends is set if an operation makes at most two calls, which clean up, after its caller has
+	// given up, and leaves no handle open.
+	Ends bool
 }
 
 // ErrUnknown is the error of an attempt whose result says that not all is known.
@@ -73,10 +76,11 @@ func errorAtEachCall(t *testing.T, tested string, operations map[string]func(t *
 			var calls []call
 			var ways []string
 			var wanted *string
+			ends := false
 			var without outcome
 			synctest.Test(t, func(t *testing.T) {
 				a := operations[name](t)
-				wanted = a.Passed
+				wanted, ends = a.Passed, a.Ends
 				a.onCall("", func(c call, _ winsim.Call) {
 					calls, ways = append(calls, c), append(ways, wayTo(tested))
 				})
@@ -104,7 +108,7 @@ func errorAtEachCall(t *testing.T, tested string, operations map[string]func(t *
 					errnos = []winerr.Errno{Errors[i%len(Errors)]}
 				}
 				var mishaps []mishap
-				if first {
+				if first || ends {
 					mishaps = append(mishaps, mishap{call: at})
 				}
 				for _, errno := range errnos {
@@ -187,12 +191,18 @@ func (a Attempt) run(ctx context.Context) (o outcome, err error) {
 func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[string]int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	met := false
+	met, made, followed, run := false, 0, 0, a.Run
+	a.Run = func(ctx context.Context) (any, error) {
+		result, err := run(ctx)
+		followed = callsMade(a.Sys) - made
+		return result, err
+	}
 	a.onCall(m.name, func(which call, c winsim.Call) {
 		if which != m.call {
 			return
 		}
-		if met = true; m.errno == 0 {
+		met, made = true, callsMade(a.Sys)
+		if m.errno == 0 {
 			cancel()
 		} else {
 			Must(t, a.Sys.Fail(winsim.Match{Call: c.Name, Object: c.Object, Count: m.times}, m.errno))
@@ -202,6 +212,9 @@ func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[strin
 	counted := a.Passed != nil && m.errno == sick && m.times == 1
 	if !met {
 		t.Errorf("%+v: the call isn't made", m)
+	}
+	if open := a.Sys.OpenHandles(); a.Ends && (len(open) > 0 || m.errno == 0 && followed > 2) {
+		t.Errorf("%+v: %d calls follow, and these handles stay open: %q", m, followed, open)
 	}
 	switch {
 	case err == nil && got == without:
@@ -235,6 +248,14 @@ func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[strin
 	} else if diff := cmp.Diff(without, got); diff != "" {
 		t.Errorf("%+v, and the operation is repeated (-want +got):\n%s", m, diff)
 	}
+}
+
+// callsMade returns how many calls to Windows a node was asked for.
+func callsMade(sys *winsim.System) (n int) {
+	for _, of := range sys.Calls() {
+		n += of
+	}
+	return n
 }
 
 // list returns the names of calls, with their numbers.

@@ -180,6 +180,15 @@ func TestErrorAtEachCallCanFail(t *testing.T) {
 			}, -1, "lost")
 		}
 	}
+	toys["goes-on"] = func(t *testing.T) {
+		faults["goes-on"] = func(ctx context.Context, sys *winsim.System, _ error) error {
+			for range 3 { // two more calls are allowed
+				_, _ = sys.FileAttributes(context.WithoutCancel(ctx), Kubelet)
+			}
+			return ctx.Err()
+		}
+		try(t, func(a *Attempt) { a.Ends = true }, 0, "goes-on")
+	}
 	toys["no-call"] = func(t *testing.T) {
 		try(t, func(a *Attempt) { a.Run = func(context.Context) (any, error) { return "done", nil } }, -1, "lost")
 	}
