@@ -306,6 +306,12 @@ func TestHealth(t *testing.T) {
 			return sys.SMB().SetUser("server",
 				bob.Username, csiproxy.NewSecret("new"))
 		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
+		"the node has lost its domain": {func(sys *winsim.System) error {
+			return sys.Fail(winsim.Match{Call: probe}, winerr.ErrorTrustedRelationshipFailure)
+		}, "", bob, csiproxy.ErrFailedPrecondition, []int{0, 0}},
+		"the account is locked out": {func(sys *winsim.System) error {
+			return sys.Fail(winsim.Match{Call: probe}, winerr.ErrorAccountLockedOut)
+		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
 		"the share has gone": {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "",
 			bob, csiproxy.ErrUnavailable, []int{0, 0}},
 	} {
