@@ -136,9 +136,3 @@ func (f *Finder) ownerOfVolume(ctx context.Context, id csiproxy.VolumeID) (strin
 func (f *Finder) OwnerOfShare(path string) string {
 	return cmp.Or(f.driver, f.owners.OwnerOfShare(path))
 }
-
-// DefaultFinder returns the finder for a node with kubelet's directory as the only allowed
-// directory.
-func DefaultFinder(sys System) *Finder {
-	return NewFinder(NewSharedFinder(sys, pathpolicy.Default(), nil, slog.New(slog.DiscardHandler)))
-}

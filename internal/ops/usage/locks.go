@@ -72,12 +72,6 @@ func NewLocker(sys System, paths *pathpolicy.Policy, users *Finder, o LockOption
 	return &Locker{sys, paths, users, o}
 }
 
-// DefaultLocker returns the locker of a node with kubelet's directory as the only allowed
-// directory.
-func DefaultLocker(sys System) *Locker {
-	return NewLocker(sys, pathpolicy.Default(), DefaultFinder(sys), LockOptions{})
-}
-
 // LockedDisk is an open disk, locked for a change of its state, its partition table or the contents
 // of its partitions.
 type LockedDisk struct {
