@@ -127,7 +127,6 @@ type query struct {
 	driver  string // for whom the disks are asked; "" for the node
 	timeout time.Duration
 	runs    operation.NextRun[any, []found]
-	room    chan struct{} // has a value for each run that asks devices
 }
 
 // maxRuns limits how many runs of a query, with different keys, ask devices at the same time: each
@@ -136,7 +135,7 @@ const maxRuns = 4
 
 func (q *query) init(sys win.System, devices *devices, driver string, timeout time.Duration) {
 	q.sys, q.devices, q.driver, q.timeout = sys, devices, driver, timeout
-	q.runs.Timeout, q.room = scanTimeout(devices.timeout), make(chan struct{}, maxRuns)
+	q.runs.Timeout, q.runs.Room = scanTimeout(devices.timeout), make(chan struct{}, maxRuns)
 }
 
 // found is the result of a query for a path.
@@ -179,12 +178,6 @@ var (
 // changed a device right before.
 func (q *query) all(ctx context.Context, key any, ask askFunc) ([]found, error) {
 	return q.runs.Do(ctx, key, func(ctx context.Context) ([]found, error) {
-		select {
-		case q.room <- struct{}{}:
-			defer func() { <-q.room }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
 		paths, err := q.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err

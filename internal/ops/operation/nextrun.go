@@ -19,6 +19,9 @@ type NextRun[K comparable, T any] struct {
 	// Timeout is how long a run may take, from its beginning, until its waiting callers get an
 	// error. A caller that finds a run past the timeout fails at once. Default: none.
 	Timeout time.Duration
+	// Room limits the runs of all keys: at most as many are under way as the channel has room for. Others
+	// wait, and never begin if all their callers have given up. Default: no limit.
+	Room chan struct{}
 
 	shared sharedRuns
 }
@@ -26,7 +29,7 @@ type NextRun[K comparable, T any] struct {
 // sharedRuns is NextRun without type parameters: the program contains the code only once.
 type sharedRuns struct {
 	mu   sync.Mutex
-	runs map[any]*sharedRun // under way
+	runs map[any]*sharedRun // under way, or waiting for room
 }
 
 // sharedRun is one run. Several callers share a run, and the end of one caller's context leaves the
@@ -34,7 +37,11 @@ type sharedRuns struct {
 type sharedRun struct {
 	begun   time.Time
 	tracker *Tracker
+	cancel  func()
 	ended   chan struct{}
+
+	callers    int  // who wait for the run; guarded by sharedRuns.mu
+	isUnderWay bool // the run has room; guarded by sharedRuns.mu
 
 	outcome Outcome[any] // set before ended is closed
 }
@@ -48,12 +55,13 @@ var errTimeout = csiproxy.Errorf(csiproxy.ErrUnavailable, "it takes too long; tr
 // the Windows call delaying the run. If a run takes longer than the timeout, the error is
 // csiproxy.ErrUnavailable.
 func (n *NextRun[K, T]) Do(ctx context.Context, key K, f func(context.Context) (T, error)) (T, error) {
-	value, err := n.shared.do(ctx, n.Timeout, key, func(ctx context.Context) (any, error) { return f(ctx) })
+	value, err := n.shared.do(ctx, n.Timeout, n.Room, key, func(ctx context.Context) (any, error) { return f(ctx) })
 	result, _ := value.(T) // nil if no run has ended
 	return result, err
 }
 
-func (s *sharedRuns) do(ctx context.Context, timeout time.Duration, key any, f func(context.Context) (any, error)) (any, error) {
+func (s *sharedRuns) do(ctx context.Context, timeout time.Duration, room chan struct{}, key any,
+	f func(context.Context) (any, error)) (any, error) {
 	s.mu.Lock()
 	before := s.runs[key]
 	s.mu.Unlock()
@@ -65,37 +73,70 @@ func (s *sharedRuns) do(ctx context.Context, timeout time.Duration, key any, f f
 	s.mu.Lock()
 	run := s.runs[key]
 	if run == nil {
-		run = s.begin(ctx, key, f)
+		run = s.begin(ctx, room, key, f)
 	}
+	run.callers++
 	s.mu.Unlock()
 	if err := run.wait(ctx, timeout); err != nil {
+		s.giveUp(key, run)
 		return nil, err
 	}
 	return run.outcome.Get()
 }
 
 // begin begins a run. If f panics, so does Do of each caller.
-func (s *sharedRuns) begin(ctx context.Context, key any, f func(context.Context) (any, error)) *sharedRun {
+func (s *sharedRuns) begin(ctx context.Context, room chan struct{}, key any, f func(context.Context) (any, error)) *sharedRun {
 	caller := TrackerOf(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedRunTimeout)
 	ctx, tracker := WithTracker(ctx)
 	if caller != nil {
 		tracker.operation = caller.operation
 	}
-	run := &sharedRun{begun: time.Now(), tracker: tracker, ended: make(chan struct{})}
+	run := &sharedRun{begun: time.Now(), tracker: tracker, cancel: cancel, ended: make(chan struct{})}
 	if s.runs == nil {
 		s.runs = make(map[any]*sharedRun)
 	}
 	s.runs[key] = run
 	go func() {
 		defer cancel()
-		run.outcome = Catch(func() (any, error) { return f(ctx) })
+		run.outcome = Catch(func() (any, error) {
+			if room != nil {
+				select {
+				case room <- struct{}{}:
+					defer func() { <-room }()
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			s.mu.Lock()
+			run.isUnderWay = true
+			s.mu.Unlock()
+			return f(ctx)
+		})
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.runs, key)
+		s.remove(key, run)
 		close(run.ended)
 	}()
 	return run
+}
+
+// giveUp ends the wait of a caller for a run. A run without callers that still waits for room ends.
+func (s *sharedRuns) giveUp(key any, run *sharedRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run.callers--
+	if run.callers == 0 && !run.isUnderWay {
+		s.remove(key, run)
+		run.cancel()
+	}
+}
+
+// remove makes later callers begin another run. The caller holds s.mu.
+func (s *sharedRuns) remove(key any, run *sharedRun) {
+	if s.runs[key] == run {
+		delete(s.runs, key)
+	}
 }
 
 // wait waits until the run or ctx ends, or until the run has taken timeout, if timeout isn't 0. It

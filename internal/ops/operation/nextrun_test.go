@@ -6,6 +6,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,50 @@ func TestNextRunCallerGivesUp(t *testing.T) {
 		begin = time.Now()
 		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != sharedRunTimeout {
 			t.Errorf("a run without end gives %v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+// Runs without room wait, and leave nothing behind when all their callers have given up. Others begin when there is room.
+func TestNextRunRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NextRun[int, int]{Room: make(chan struct{}, 1)}
+		var begun []int
+		do := func(key int, patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := s.Do(ctx, key, func(context.Context) (int, error) {
+				begun = append(begun, key) // there is room for one
+				time.Sleep(10 * time.Second)
+				return 0, nil
+			})
+			return err
+		}
+		var callers sync.WaitGroup
+		want := func(name string, key int, patience time.Duration, wanted error) {
+			callers.Go(func() {
+				if err := do(key, patience); !errors.Is(err, wanted) {
+					t.Errorf("%s: %v, want %v", name, err, wanted)
+				}
+			})
+			synctest.Wait()
+		}
+		want("the run under way, of which the caller gives up", 1, time.Second, context.DeadlineExceeded)
+		want("a run of an impatient caller", 2, time.Second, context.DeadlineExceeded)
+		want("a run of two callers, of which one is impatient", 3, time.Second, context.DeadlineExceeded)
+		want("a run of two callers, of which one is patient", 3, time.Minute, nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		s.shared.mu.Lock()
+		left := len(s.shared.runs)
+		s.shared.mu.Unlock()
+		if left != 2 {
+			t.Errorf("%d runs are left", left)
+		}
+		want("a later caller of the same key", 2, time.Minute, nil)
+		callers.Wait()
+		if !slices.Equal(begun, []int{1, 3, 2}) || len(s.shared.runs) != 0 {
+			t.Errorf("the runs %v have begun, and %d are left", begun, len(s.shared.runs))
 		}
 	})
 }
