@@ -75,6 +75,41 @@ func TestLinksOfDrivers(t *testing.T) {
 	}
 }
 
+// A driver's calls hold many deep directories, and are refused beyond a limit. The calls of others go on.
+func TestManyHeldDirectories(t *testing.T) {
+	sys, policies := simtest.Open(t, winsim.Delays{}), twoDrivers(t)
+	var walks []*Walk
+	hold := func(driver string) error {
+		path, err := policies[driver].Parse(kubelet+`\plugins\`+driver+`\deep\x`, MaxPath)
+		simtest.Must(t, err)
+		walk := policies[driver].Walk(sys)
+		walks = append(walks, walk)
+		_, err = walk.Hold(t.Context(), path)
+		return err
+	}
+	closeAll := func() {
+		for _, walk := range walks {
+			simtest.Must(t, walk.Close())
+		}
+	}
+	for _, driver := range []string{"blue", "red"} {
+		deep := kubelet + `\plugins\` + driver + strings.Repeat(`\d`, 1000)
+		simtest.Must(t, sys.MkdirAll(deep))
+		simtest.Must(t, sys.Symlink(kubelet+`\plugins\`+driver+`\deep`, deep, true))
+	}
+	for range 32 {
+		simtest.Must(t, hold("blue"))
+	}
+	simtest.WantErrorOf(t, "more calls of the driver", hold("blue"), csiproxy.ErrResourceExhausted)
+	simtest.Must(t, hold("red"))
+	closeAll()
+	simtest.Must(t, hold("blue"))
+	closeAll()
+	for driver, p := range policies {
+		simtest.Want(t, "files held by "+driver, p.held.Load(), 0)
+	}
+}
+
 // The memory that found links take is bounded in each search. Too many or too long links of one driver are missing from its own
 // search only.
 func TestMemoryOfLinks(t *testing.T) {
@@ -87,7 +122,7 @@ func TestMemoryOfLinks(t *testing.T) {
 		"many short ones":      {100, 29, `target`},
 		"few long ones":        {20, 4, strings.Repeat(`x`, 3900)},
 		"few with many names":  {20, 1, `target` + strings.Repeat(`\x`, 700)},
-		"few with empty names": {20, 1, strings.Repeat(`\`, 1000)},
+		"few with empty names": {20, 12, strings.Repeat(`\`, 1000)},
 	} {
 		sys := simtest.Open(t, winsim.Delays{})
 		policies := twoDrivers(t)

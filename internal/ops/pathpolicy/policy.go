@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -32,6 +33,8 @@ type Policy struct {
 	reformat    map[string][]location // see MayReformatAt, by driver; "" for the whole node
 	linkEntries int                   // maxLinkEntries, but in tests
 	linkBytes   int                   // maxLinkBytes, but in tests
+
+	held *atomic.Int64 // open files of all walks
 
 	deniesCreation bool // after an unmount
 	log            *slog.Logger
@@ -92,6 +95,7 @@ func New(o Options) (*Policy, error) {
 		deniesCreation: !o.WritableMountPoints,
 		linkEntries:    maxLinkEntries,
 		linkBytes:      maxLinkBytes,
+		held:           new(atomic.Int64),
 		log:            cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	for _, dir := range append([]string{cmp.Or(o.KubeletPath, DefaultKubeletPath)}, o.WorkingDirs...) {
@@ -191,6 +195,10 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	l, err := split(path, p.allowed[0].drive)
 	if err != nil {
 		return Path{}, err
+	}
+	if len(l.names) > maxDirectories {
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path has %d elements, and may have at most %d",
+			len(l.names), maxDirectories)
 	}
 	parsed, ok := p.locate(l)
 	if !ok {

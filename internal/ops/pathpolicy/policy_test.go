@@ -136,6 +136,13 @@ func TestParseLength(t *testing.T) {
 	if _, err := p.Parse(path(MaxPath+1), MaxLongPath); err != nil {
 		t.Errorf("%d units of a long path: %v", MaxPath+1, err)
 	}
+	most := kubelet + strings.Repeat(`\\a`, maxDirectories-3) // var, lib and kubelet are three
+	if _, err := p.Parse(most, MaxLongPath); err != nil {
+		t.Errorf("%d elements: %v", maxDirectories, err)
+	}
+	if _, err := p.Parse(most+`\a`, MaxLongPath); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("%d elements: %v", maxDirectories+1, err)
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

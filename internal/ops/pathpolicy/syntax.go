@@ -58,15 +58,11 @@ func split(path, defaultDrive string) (location, error) {
 	if l.drive == "" || !strings.HasPrefix(path, `\`) {
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not an absolute Windows path, such as %s", `C:\var\lib\kubelet`)
 	}
-	l.names = make([]string, 0, strings.Count(path, `\`))
-	for name := range strings.SplitSeq(path, `\`) {
-		if name == "" {
-			continue
-		}
+	l.names = strings.FieldsFunc(path, func(r rune) bool { return r == '\\' })
+	for _, name := range l.names {
 		if err := checkName(name); err != nil {
 			return l, err
 		}
-		l.names = append(l.names, name)
 	}
 	return l, nil
 }

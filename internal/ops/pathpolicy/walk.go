@@ -45,6 +45,9 @@ const (
 	// maxDirectories is the limit on directories in one path, including the targets of its links:
 	// far more than MaxPath has room for.
 	maxDirectories = 1024
+	// maxHeld is the limit on open files of all walks of a policy. A driver can make its calls hold
+	// deep directories.
+	maxHeld = 32 * maxDirectories
 	// waitLimit is how long an operation waits in all for files that other processes have open for
 	// deletion or exclusively.
 	waitLimit = time.Second
@@ -168,6 +171,9 @@ func (w *Walk) down(ctx context.Context, path Path, disposition win.Disposition)
 		}
 		if len(w.files) > maxDirectories {
 			return Entry{}, nil, f.entry.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many directories")
+		}
+		if w.policy.held.Load() > maxHeld {
+			return Entry{}, nil, f.entry.refused(csiproxy.ErrResourceExhausted, "other calls hold too many directories; try again later")
 		}
 		dir, w.at = f, f
 	}
@@ -308,6 +314,7 @@ func (w *Walk) hold(ctx context.Context, e Entry, o win.OpenOptions) (*File, err
 		f.beginning = e.beginning().names
 	}
 	w.files = append(w.files, f)
+	w.policy.held.Add(1)
 	return f, nil
 }
 
@@ -486,6 +493,7 @@ func (f *File) Close() error {
 	for i, other := range slices.Backward(w.files) {
 		if other == f {
 			w.files = slices.Delete(w.files, i, i+1)
+			w.policy.held.Add(-1)
 			break
 		}
 	}

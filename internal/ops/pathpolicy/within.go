@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -50,6 +51,7 @@ type DriverPaths struct {
 // mount point: it refuses to open other drivers' volumes.
 func (p *Policy) Within(t DriverPaths) *Policy {
 	q := *p
+	q.held = new(atomic.Int64)
 	q.log = cmp.Or(t.Logger, p.log)
 	if t.OfTheNode != nil {
 		q.ofTheNode = t.OfTheNode
