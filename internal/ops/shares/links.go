@@ -153,6 +153,11 @@ type way struct {
 // LinksToShare returns the links that lead to a share.
 func (m *Mappings) LinksToShare(ctx context.Context, share *usage.LockedShare) (to ShareLinks, _ error) {
 	finder := m.options.Users
+	end, err := finder.BeginFollowing(ctx)
+	if err != nil {
+		return to, err
+	}
+	defer end()
 	all, incomplete, err := finder.Links(ctx, finder.OwnerOfShare(share.Root))
 	if err != nil {
 		return to, err

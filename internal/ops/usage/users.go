@@ -279,7 +279,7 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 	if err != nil {
 		return nil, err
 	}
-	end, err := f.beginFollowing(ctx)
+	end, err := f.BeginFollowing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 	if err != nil {
 		return nil, unknownLinks(err)
 	}
-	end, err := f.beginFollowing(ctx)
+	end, err := f.BeginFollowing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -346,9 +346,9 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 	return f.LinksToVolumeAmong(ctx, all, owner, id)
 }
 
-// beginFollowing waits until fewer than maxFollowing calls of the finder's driver follow links. Each
+// BeginFollowing waits until fewer than maxFollowing calls of the finder's driver follow links. Each
 // of them holds the links of its search. Calls at the shared endpoints are unlimited.
-func (f *Finder) beginFollowing(ctx context.Context) (end func(), _ error) {
+func (f *Finder) BeginFollowing(ctx context.Context) (end func(), _ error) {
 	if f.driver == "" {
 		return func() {}, nil
 	}
