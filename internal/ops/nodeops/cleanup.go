@@ -4,6 +4,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -89,7 +90,7 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 		return false, err
 	}
 	defer volume.Release()
-	gone, err := s.volumeLeftNode(ctx, volume.ID)
+	gone, err := s.volumeLeftNode(ctx, volume.ID, s.Paths.DriverOf(path))
 	if err != nil || !gone {
 		return false, err
 	}
@@ -101,14 +102,14 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	return err == nil, err
 }
 
-// volumeLeftNode reports whether a volume has left the node. It returns false while a disk that may
-// have the volume is offline or silent.
-func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
+// volumeLeftNode reports whether a volume, mounted in a directory of a driver, has left the node. It
+// returns false while a disk that may have the volume is offline or silent.
+func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID, driver string) (bool, error) {
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {
 		return false, err
 	}
-	return s.Disks.AllOnline(ctx)
+	return s.Disks.AllOnline(ctx, cmp.Or(s.options.Driver, driver))
 }
 
 // removeLink removes a link that leads nowhere. The link stays open meanwhile, to keep a concurrent

@@ -54,10 +54,23 @@ func TestCleanUpBesideAnotherDriver(t *testing.T) {
 			}()
 			time.Sleep(time.Minute)
 		},
+		"an offline disk": func(w *tenants, other *tenant, _ string) {
+			w.must(other.Disk.SetDiskState(context.Background(), other.raw, false))
+		},
+		"a hanging disk": func(w *tenants, other *tenant, _ string) {
+			w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: fmt.Sprintf("PhysicalDrive%d ", other.raw)}, 24*time.Hour))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			beside(t, func(t *testing.T, w *tenants, _, other *tenant, dir string) {
 				n := w.beginGreen(t.Context())
+				all, err := w.node.Storage.ListDisks(t.Context(), csiproxy.Selector{})
+				w.must(err)
+				for _, disk := range all {
+					if !disk.Online {
+						w.must(w.node.Disk.SetDiskState(t.Context(), disk.Number, true))
+					}
+				}
 				prepare(w, other, dir)
 				w.must(w.sim.DetachDisk(n))
 				begun := time.Now()

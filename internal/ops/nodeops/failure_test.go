@@ -153,7 +153,7 @@ func TestErrorAtEachCallOfDisks(t *testing.T) {
 		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"AllOnline": {disk: online, operate: func(ctx context.Context, s diskSubject) (any, error) {
-			return s.AllOnline(ctx)
+			return s.AllOnline(ctx, "")
 		}, passed: "2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"Hardware": {disk: online, operate: list(hardware, csiproxy.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +

@@ -224,8 +224,7 @@ func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []foun
 	for i, path := range paths {
 		results[i] = found{path: path, err: errOtherDriver}
 		last := q.devices.last(path)
-		isOfAnother := last.driver != "" && last.driver != q.driver // also if q.driver is "", the node
-		if last.mayBeOf(q.driver) && !isOfAnother {
+		if last.mayBeOf(q.driver) && !last.isOfAnother(q.driver) { // the node doesn't wait for drivers' disks
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
@@ -370,6 +369,9 @@ func (t known) mayBeOf(driver string) bool {
 	}
 	return !slices.Contains(t.slowFor, driver)
 }
+
+// isOfAnother reports whether another driver owned the disk when the disk last answered.
+func (t known) isOfAnother(driver string) bool { return t.driver != "" && t.driver != driver }
 
 // LogValue returns the number of the disk.
 func (t known) LogValue() slog.Value {

@@ -27,6 +27,6 @@ func TestPanicWhileADiskIsAsked(t *testing.T) {
 			t.Errorf("the caller's panic is %q", p)
 		}
 	}()
-	_, err := ops.AllOnline(t.Context())
+	_, err := ops.AllOnline(t.Context(), "")
 	t.Errorf("no panic, but %v", err)
 }

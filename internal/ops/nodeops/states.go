@@ -26,15 +26,17 @@ func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offli
 	return online, offline, err
 }
 
-// AllOnline reports whether all disks are online: the disks of the node, or those that the driver
-// may own. A silent disk may be offline, and AllOnline returns the disk's error.
-func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
+// AllOnline reports whether all disks are online that may have a volume of a driver, or a volume
+// without a driver if driver is "". A silent disk may be offline, and AllOnline returns the disk's
+// error.
+func (d *Disks) AllOnline(ctx context.Context, driver string) (bool, error) {
 	results, err := d.askStates(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, f := range results {
-		if !d.options.Shared.all.last(f.path).mayBeOf(d.options.Driver) {
+		last := d.options.Shared.all.last(f.path)
+		if !last.mayBeOf(d.options.Driver) || last.isOfAnother(driver) {
 			continue
 		}
 		if f.err != nil || f.state.Offline {

@@ -192,7 +192,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 		if incomplete.For(driver) != nil {
 			continue
 		}
-		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)
+		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID, driver)
 		var leading []string
 		if gone {
 			leading, err = s.Users.LinksToVolumeAmong(ctx, links, driver, m.Volume.VolumeID)
