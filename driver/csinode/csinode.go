@@ -93,15 +93,16 @@ type Options struct {
 	// Wait is how long NodeStageVolume waits for a disk to arrive, and NodeExpandVolume for one
 	// to grow. Default: csiproxy.DefaultWait.
 	Wait time.Duration
-	// Controller is the driver's Controller service, which is then served, too, and its
-	// capabilities that GetPluginCapabilities returns. Default: none.
+	// Controller is the driver's Controller service, to serve in the same process.
+	// GetPluginCapabilities then names the service. Default: none.
 	Controller csi.ControllerServer
-	// NoExpansion is set if the driver's volumes can't grow. The service then doesn't offer
-	// NodeExpandVolume, neither does it if Controller doesn't offer ControllerExpandVolume.
+	// NoExpansion is for volumes that can't grow: the service doesn't offer NodeExpandVolume. A
+	// Controller without ControllerExpandVolume has the same effect.
 	NoExpansion bool
-	// PodIsGone lets a volume come free whose pod is gone, and which kubelet has forgotten to
-	// unpublish, as after the loss of its directory. Default: the volume stays, and the error of
-	// NodeUnstageVolume and the event name the link, the pod and the command that removes it.
+	// PodIsGone reports whether a pod is gone. NodeUnstageVolume then removes the pod's links, which
+	// kubelet forgets to unpublish after it has lost its directory. Default: the links stay, and the
+	// error of NodeUnstageVolume and an event name the link, the pod and the command that removes
+	// the link.
 	PodIsGone PodIsGone
 	// Events gets what kubelet makes no event of. Default: it is only logged.
 	Events Events

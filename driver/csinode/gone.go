@@ -21,10 +21,9 @@ var podPath = regexp.MustCompile(`(?i)\\pods\\([^\\]+)\\volumes\\`)
 // mostKept is how many links an error names that stay. An event has room for about two.
 const mostKept = 5
 
-// unpublishGone removes those links to a staged volume that are of pods that are proven gone. kept
-// says which links stay, and what a person can do about it. It is called when the volume is to be
-// unstaged: not when the driver starts, when kubelet may not know its pods yet, and nothing waits for
-// the volume.
+// unpublishGone removes the links to a staged volume in the directories of pods that are proven gone.
+// kept names the links that stay, and the commands that remove them. NodeUnstageVolume calls
+// unpublishGone. A call at the driver's start would be too early: kubelet may not know its pods yet.
 func (s *Server) unpublishGone(ctx context.Context, links []string) (removed bool, kept string) {
 	var all []string
 	for _, link := range links {

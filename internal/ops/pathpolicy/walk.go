@@ -25,8 +25,8 @@ type System interface {
 	win.MountPoints
 }
 
-// Walk is the walk of one operation to its path, with its open files. Close it also after a failed
-// step.
+// Walk opens the directories on the way to an operation's path. A walk must be closed, even after an
+// error: Close closes all files that the walk has opened.
 type Walk struct {
 	policy        *Policy
 	sys           System

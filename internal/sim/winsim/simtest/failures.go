@@ -23,9 +23,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Errors are the errors that a call may have, one of each class: the device has left, it isn't
-// ready, somebody else uses it, it is sick for a moment, the node may not touch it, and one that
-// nobody has thought of.
+// Errors are errors of Windows, one of each class: the device has left, the device isn't ready,
+// another process uses the device, the device fails, access is denied, and an unknown number.
 var Errors = []winerr.Errno{
 	winerr.ErrorDeviceNotConnected, winerr.ErrorNotReady, winerr.ErrorSharingViolation, sick, winerr.ErrorAccessDenied,
 	winerr.Errno(1337),
@@ -39,12 +38,12 @@ type Attempt struct {
 	Run   func(ctx context.Context) (result any, err error)
 	State func() any // what it has changed on the node; nil if nothing
 	Want  string     // the result and the state, separated by a colon, if no call fails; "" if any are right
-	// Did are the parts of the result that say what the operation has changed, which a repetition
-	// may not have done any more; nil if there are none.
+	// Did matches the parts of the result that say what the operation has changed. A repeated call
+	// may have changed nothing. nil if the result has no such parts.
 	Did *regexp.Regexp
-	// Passed are the calls whose error the operation doesn't return if they fail once, such as
-	// "CreateFileW, 2 FlushFileBuffers"; with " partly" behind those that cost a part of the
-	// result. If it is nil, no call may cost a part, and any may cost nothing.
+	// Passed lists the calls that may fail once in an operation that succeeds, such as
+	// "CreateFileW, 2 FlushFileBuffers". A call is followed by " partly" if its failure costs a part
+	// of the result. If Passed is nil, any call may fail once, but none may cost a part.
 	Passed *string
 	// Ends is set if an operation makes at most two calls, which clean up, after its caller has
 	// given up, and leaves no handle open.
@@ -128,8 +127,8 @@ func errorAtEachCall(t *testing.T, tested string, operations map[string]func(t *
 	}
 }
 
-// call says which call of an operation is meant. Calls that are made at one time may come in any
-// order, so their numbers don't say that.
+// call identifies a call of an operation. A number within the operation can't identify a call,
+// because concurrent calls come in any order.
 type call struct {
 	name, object string
 	before       int // how many such calls come before it
@@ -233,7 +232,7 @@ func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[strin
 	case m.times == 0 && (m.errno.Gone() || m.errno == winerr.ErrorNotReady) &&
 		csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone, or never ready, isn't there
 	case m.times == 1 && csiproxy.KindOf(err) == csiproxy.ErrUnavailable:
-	// A disk that refuses to say what it is, and had said it, is taken for another one.
+	// A disk that identified itself before and now refuses counts as another disk.
 	case m.errno == 0 && !errors.Is(err, context.Canceled),
 		m.errno != 0 && !strings.Contains(err.Error(), m.errno.Error()) &&
 			!strings.Contains(err.Error(), "was changed by somebody else"):
