@@ -104,7 +104,7 @@ func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomp
 	}
 	for _, dir := range tops {
 		top, ok := p.locate(dir)
-		if !ok || p.DriverOf(top) != s.driver {
+		if !ok {
 			continue
 		}
 		err := s.top(ctx, sys, top)

@@ -81,8 +81,8 @@ func faultOf(path string) string {
 			return `a path that begins with \\?\, \\.\ or \??\ is not allowed`
 		}
 	}
-	if strings.HasPrefix(path, `\\`) || strings.HasPrefix(path, `//`) {
-		return `a path that begins with \\ or // is not allowed`
+	if strings.HasPrefix(path, `\\`) {
+		return `a path that begins with \\ is not allowed`
 	}
 	if strings.Contains(path, `/`) {
 		return `a slash (/) is not allowed in the path; write a backslash (\) between its elements`
