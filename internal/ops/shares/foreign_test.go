@@ -213,3 +213,20 @@ func (f failing) CreateSMBGlobalMapping(ctx context.Context, remotePath string, 
 	}
 	return f.number
 }
+
+// Only another program's mapping is useless, and only if it fails for everybody: also a directory of a share that CSI
+// Proxy has mapped.
+func TestUselessMappings(t *testing.T) {
+	sys, m := newMapped(t)
+	must(t, sys.SMB().Map(smbserver.Mapping{RemotePath: `\\server\data\pvc-1`,
+		SMBMappingOptions: win.SMBMappingOptions{Username: alice.Username, Password: alice.Password}}))
+	must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, winerr.ErrorNoSuchLogonSession))
+	mappings, err := sys.SMBGlobalMappings(t.Context())
+	must(t, err)
+	simtest.Want(t, "mapped", names(mappings), `\\server\data \\server\data\pvc-1`)
+	for _, mapping := range mappings {
+		isUseless, err := m.IsUseless(t.Context(), mapping)
+		must(t, err)
+		simtest.Want(t, mapping.Name()+" is useless", isUseless, mapping.Name() != `\\server\data`)
+	}
+}
