@@ -43,6 +43,26 @@ func TestMadeBySomebodyElse(t *testing.T) {
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob), csiproxy.ErrUnavailable)
 }
 
+// Somebody else makes a mapping that Windows then refuses: the caller learns why.
+func TestBrokenMappingMadeBySomebodyElse(t *testing.T) {
+	sys, m := newNode(t)
+	creations := 0
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name != create {
+			return
+		}
+		if creations++; creations == 1 { // before the call; the creation below comes by here too
+			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, win.SMBMappingOptions{Username: alice.Username, Password: alice.Password}))
+			must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, winerr.ErrorBadNetPath))
+		}
+	})
+	err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob)
+	want(t, err, csiproxy.ErrUnavailable)
+	if !errors.Is(err, winerr.ErrorBadNetPath) || creations != 2 {
+		t.Errorf("after %d creations, the error is %v", creations, err)
+	}
+}
+
 func TestRemovedBySomebodyElse(t *testing.T) {
 	sys, m := newMapped(t)
 	must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
