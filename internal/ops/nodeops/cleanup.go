@@ -16,7 +16,7 @@ import (
 // CleanUp implements [csiproxy.StorageOperations].
 func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftovers, err error) {
 	defer s.options.Observer.End("CleanUp", "", time.Now(), &err)
-	list, err := s.sharedList(ctx, true)
+	list, err := s.list(ctx, true)
 	if err != nil {
 		return csiproxy.Leftovers{}, err
 	}

@@ -5,10 +5,8 @@ package nodeops_test
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
@@ -253,33 +251,4 @@ func TestLinksThatCannotBeFollowed(t *testing.T) {
 			t.Errorf("%s: %q %+v, want %q", m.Path, m.LeftoverReason, m.Volume.Conditions, want)
 		}
 	}
-}
-
-// Calls of CleanUp at the same time share a list, which is long beside many links.
-func TestCleanUpsShareList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sys := newFileNode(t)
-		node, err := nodeops.New(sys, nodeops.Options{})
-		must(t, err)
-		must(t, sys.Symlink(kubelet+`\leads-nowhere`, kubelet+`\none`, true))
-		lists := func(calls int) int {
-			before := sys.Calls()[win.CallSMBGlobalMappings]
-			sys.OnCall(func(winsim.Call) { time.Sleep(time.Millisecond) }) // in virtual time, so that calls meet in a list
-			var all sync.WaitGroup
-			for range calls {
-				all.Go(func() {
-					found, err := node.Storage.CleanUp(t.Context(), false)
-					must(t, err)
-					simtest.Want(t, "leftovers", len(found.Mounts), 1)
-				})
-			}
-			all.Wait()
-			sys.OnCall(nil)
-			return sys.Calls()[win.CallSMBGlobalMappings] - before
-		}
-		one := lists(1)
-		if ten := lists(10); one == 0 || ten > 2*one {
-			t.Errorf("ten calls list the mappings %d times, and one call %d times", ten, one)
-		}
-	})
 }

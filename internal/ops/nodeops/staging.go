@@ -79,7 +79,6 @@ type Staging struct {
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
 	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]initiator.LUN]
-	lists   operation.NextRun[bool, csiproxy.VolumeList] // by whether a list is about leftovers
 }
 
 // newStaging returns the tasks, using the operations in g.

@@ -124,14 +124,7 @@ func isSilent(err error) bool {
 // ListVolumes implements [csiproxy.StorageOperations].
 func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
 	defer s.options.Observer.End("ListVolumes", "", time.Now(), &err)
-	list, err := s.sharedList(ctx, false)
-	list.Mounts = slices.Clone(list.Mounts) // each caller may change its own list
-	return list, err
-}
-
-// sharedList is list for concurrent callers. They share the mounts, and must not change them.
-func (s *Staging) sharedList(ctx context.Context, leftovers bool) (csiproxy.VolumeList, error) {
-	return s.lists.Do(ctx, leftovers, func(ctx context.Context) (csiproxy.VolumeList, error) { return s.list(ctx, leftovers) })
+	return s.list(ctx, false)
 }
 
 // list is ListVolumes. With leftovers, the list also counts as incomplete if some mount can't be

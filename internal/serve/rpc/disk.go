@@ -16,7 +16,7 @@ import (
 
 func diskVersions(ops published.DiskOperations) versions {
 	current := methods{
-		"ListDiskLocations": unary(func(ctx context.Context,
+		"ListDiskLocations": shared(func(ctx context.Context,
 			_ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
 			locations, err := ops.ListDiskLocations(ctx)
 			resp := &diskv1.ListDiskLocationsResponse{DiskLocations: make(map[uint32]*diskv1.DiskLocation)}
@@ -32,7 +32,7 @@ func diskVersions(ops published.DiskOperations) versions {
 		"Rescan": action(func(ctx context.Context, _ *diskv1.RescanRequest) error {
 			return ops.Rescan(ctx)
 		}),
-		"ListDiskIDs": unary(func(ctx context.Context, _ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
+		"ListDiskIDs": shared(func(ctx context.Context, _ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
 			disks, err := ops.ListDiskIDs(ctx)
 			resp := &diskv1.ListDiskIDsResponse{DiskIDs: make(map[uint32]*diskv1.DiskIDs)}
 			for n, ids := range disks {
@@ -58,7 +58,7 @@ func diskVersions(ops published.DiskOperations) versions {
 
 	// In v1beta2 and before, disk numbers are decimal strings.
 	first := methods{
-		"ListDiskLocations": unary(func(ctx context.Context,
+		"ListDiskLocations": shared(func(ctx context.Context,
 			_ *diskv1beta2.ListDiskLocationsRequest) (*diskv1beta2.ListDiskLocationsResponse, error) {
 			locations, err := ops.ListDiskLocations(ctx)
 			resp := &diskv1beta2.ListDiskLocationsResponse{DiskLocations: make(map[string]*diskv1beta2.DiskLocation)}
@@ -85,7 +85,7 @@ func diskVersions(ops published.DiskOperations) versions {
 		}),
 	}
 	stats := methods{
-		"ListDiskIDs": unary(func(ctx context.Context,
+		"ListDiskIDs": shared(func(ctx context.Context,
 			_ *diskv1beta2.ListDiskIDsRequest) (*diskv1beta2.ListDiskIDsResponse, error) {
 			disks, err := ops.ListDiskIDs(ctx)
 			resp := &diskv1beta2.ListDiskIDsResponse{DiskIDs: make(map[string]*diskv1beta2.DiskIDs)}

@@ -63,6 +63,22 @@ func unary[Request, Response proto.Message](handle func(context.Context, Request
 	return m
 }
 
+// maxRuns limits the runs of a shared method, with different requests, at one time: see shared.
+const maxRuns = 4
+
+// shared is unary for a long answer. Concurrent calls with the same request share one run and one response,
+// however many calls a client makes. A run begins after the calls that share it, and may outlast them.
+func shared[Request, Response proto.Message](handle func(context.Context, Request) (Response, error)) method {
+	runs := operation.NextRun[string, Response]{Room: make(chan struct{}, maxRuns)}
+	return unary(func(ctx context.Context, req Request) (response Response, _ error) {
+		key, err := proto.Marshal(req)
+		if err != nil {
+			return response, err
+		}
+		return runs.Do(ctx, string(key), func(ctx context.Context) (Response, error) { return handle(ctx, req) })
+	})
+}
+
 // action makes a method of a handler function without a result, whose response is empty.
 func action[Request proto.Message](handle func(context.Context, Request) error) method {
 	m := methodOf[Request, *emptypb.Empty]()

@@ -6,14 +6,24 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
+	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
+	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // A set of methods serves exactly the service that it fits.
@@ -171,5 +181,88 @@ func wantClash(t *testing.T, err error, field protoreflect.FieldNumber) {
 		t.Errorf("error = %v, want none", err)
 	case field != 0 && (!ok || clash.Field != field):
 		t.Errorf("error = %v, want a clash at field %d", err, field)
+	}
+}
+
+// gated answers the long lists after a second, and counts them.
+type gated struct {
+	csiproxy.StorageOperations
+	published.DiskOperations
+	calls atomic.Int64
+}
+
+func (g *gated) answer(ctx context.Context) error {
+	g.calls.Add(1)
+	time.Sleep(time.Second)
+	return ctx.Err()
+}
+
+func (g *gated) ListDisks(ctx context.Context, _ csiproxy.Selector) ([]csiproxy.Disk, error) {
+	return nil, g.answer(ctx)
+}
+
+func (g *gated) ListVolumes(ctx context.Context) (csiproxy.VolumeList, error) {
+	return csiproxy.VolumeList{}, g.answer(ctx)
+}
+
+func (g *gated) CleanUp(ctx context.Context, _ bool) (csiproxy.Leftovers, error) {
+	return csiproxy.Leftovers{}, g.answer(ctx)
+}
+
+func (g *gated) ListDiskIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
+	return nil, g.answer(ctx)
+}
+
+func (g *gated) ListDiskLocations(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
+	return nil, g.answer(ctx)
+}
+
+// Concurrent calls with the same request share one response, and none shares the response of an earlier call.
+func TestLongAnswersAreShared(t *testing.T) {
+	for name, requests := range map[string][]proto.Message{
+		"disk v1 ListDiskIDs":            {&diskv1.ListDiskIDsRequest{}},
+		"disk v1 ListDiskLocations":      {&diskv1.ListDiskLocationsRequest{}},
+		"disk v1beta2 ListDiskIDs":       {&diskv1beta2.ListDiskIDsRequest{}},
+		"disk v1beta2 ListDiskLocations": {&diskv1beta2.ListDiskLocationsRequest{}},
+		"storage v1alpha1 ListDisks": {&storagev1alpha1.ListDisksRequest{},
+			&storagev1alpha1.ListDisksRequest{Disk: &storagev1alpha1.DiskSelector{SerialNumber: "x"}}},
+		"storage v1alpha1 ListVolumes": {&storagev1alpha1.ListVolumesRequest{}},
+		"storage v1alpha1 CleanUp":     {&storagev1alpha1.CleanUpRequest{}, &storagev1alpha1.CleanUpRequest{Remove: true}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := new(gated)
+			services, err := Services(Operations{Storage: g, Disk: g})
+			must(t, err)
+			var list method
+			for _, s := range services {
+				if method, ok := strings.CutPrefix(name, s.Group+" "+s.Version+" "); ok {
+					list = s.methods[protoreflect.Name(method)]
+				}
+			}
+			const calls = 100
+			responses := make(chan any, calls*len(requests))
+			call := func(request proto.Message) {
+				response, err := list.call(t.Context(), request)
+				must(t, err)
+				responses <- response
+			}
+			for i := range calls {
+				for _, request := range requests {
+					go call(request)
+				}
+				if i == 0 {
+					synctest.Wait()
+				}
+			}
+			time.Sleep(time.Minute)
+			different := make(map[any]int)
+			for range cap(responses) {
+				different[<-responses]++
+			}
+			want := 2 * len(requests) // one for the first call with a request, and one for the others
+			if len(different) != want || g.calls.Load() != int64(want) {
+				t.Errorf("%s: %d calls got %d responses, from %d lists, want %d", name, cap(responses), len(different), g.calls.Load(), want)
+			}
+		})
 	}
 }

@@ -15,11 +15,15 @@ import (
 
 func storageVersions(ops csiproxy.StorageOperations) versions {
 	return versions{"v1alpha1": {{
-		"ListDisks": task(
-			func(m *storagev1alpha1.ListDisksRequest) (csiproxy.Selector, error) {
-				return storagewire.DecodeSelector(m.Disk)
-			},
-			ops.ListDisks, storagewire.EncodeDisks),
+		"ListDisks": shared(func(ctx context.Context,
+			req *storagev1alpha1.ListDisksRequest) (*storagev1alpha1.ListDisksResponse, error) {
+			wanted, err := storagewire.DecodeSelector(req.Disk)
+			if err != nil {
+				return nil, err
+			}
+			disks, err := ops.ListDisks(ctx, wanted)
+			return storagewire.EncodeDisks(disks), err
+		}),
 		"StageVolume":   task(storagewire.DecodeStageVolumeRequest, ops.StageVolume, storagewire.EncodeStagedVolume),
 		"UnstageVolume": task(storagewire.DecodeUnstageVolumeRequest, ops.UnstageVolume, storagewire.EncodeUnstagedVolume),
 		"ExpandVolume":  task(storagewire.DecodeExpandVolumeRequest, ops.ExpandVolume, storagewire.EncodeExpandedVolume),
@@ -36,7 +40,7 @@ func storageVersions(ops csiproxy.StorageOperations) versions {
 			volume, err := ops.GetVolume(ctx, req.Path)
 			return &storagev1alpha1.GetVolumeResponse{Volume: storagewire.EncodeVolume(volume)}, err
 		}),
-		"ListVolumes": unary(func(ctx context.Context,
+		"ListVolumes": shared(func(ctx context.Context,
 			_ *storagev1alpha1.ListVolumesRequest) (*storagev1alpha1.ListVolumesResponse, error) {
 			list, err := ops.ListVolumes(ctx)
 			return storagewire.EncodeVolumeList(list), err
@@ -50,7 +54,7 @@ func storageVersions(ops csiproxy.StorageOperations) versions {
 			unstaged, err := ops.UnstageShare(ctx, storagewire.DecodeUnstageShareRequest(req))
 			return storagewire.EncodeUnstagedShare(unstaged), err
 		}),
-		"CleanUp": unary(func(ctx context.Context,
+		"CleanUp": shared(func(ctx context.Context,
 			req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
 			leftovers, err := ops.CleanUp(ctx, req.Remove)
 			return storagewire.EncodeLeftovers(leftovers), err

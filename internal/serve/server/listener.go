@@ -195,6 +195,13 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+func (c *conn) isOpen() bool {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	_, isOpen := c.all.open[c]
+	return isOpen
+}
+
 // caller is the process at the other end of a connection, for the log.
 type caller struct {
 	process uint32 // 0 if the system doesn't tell

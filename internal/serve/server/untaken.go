@@ -4,11 +4,13 @@
 package server
 
 import (
+	"net"
 	"time"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	protobuf "google.golang.org/protobuf/proto"
 )
 
 // Bounds on untaken answers. A client's HTTP/2 window decides how much gRPC sends of them; the calls
@@ -39,15 +41,20 @@ func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 // mem of gRPC pools only buffers of more than 1 KiB.
 var mark = make([]byte, 0, 1<<10+1)
 
-// Marshal appends the mark to the encoded message, with the answer as its pool.
+// Marshal appends the mark to the encoded message, with the answer as its pool. The answer counts before it
+// is encoded: answers beyond maxHeldBytes are never made.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	a := v.(*answer)
+	a.bytes = int64(protobuf.Size(a.message.(protobuf.Message))) + untakenBytes
+	a.conn.owe(a.bytes)
+	if !a.conn.isOpen() {
+		return nil, net.ErrClosed
+	}
 	data, err := c.CodecV2.Marshal(a.message)
 	if err != nil {
+		a.conn.owe(-a.bytes)
 		return nil, err
 	}
-	a.bytes = int64(data.Len()) + untakenBytes
-	a.conn.owe(a.bytes)
 	return append(data, mem.NewBuffer(&mark, a)), nil
 }
 

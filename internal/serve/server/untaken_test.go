@@ -5,10 +5,16 @@ package server
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // A client that takes no answers loses its connection, whatever else it sends.
@@ -67,4 +73,36 @@ func TestAnswersAreTakenSlowly(t *testing.T) {
 		client.conn.Close()
 		r.end()
 	})
+}
+
+// encoder counts the bytes that it encodes.
+type encoder struct {
+	encoding.CodecV2
+	bytes int
+}
+
+func (e *encoder) Marshal(v any) (mem.BufferSlice, error) {
+	data, err := e.CodecV2.Marshal(v)
+	e.bytes += data.Len()
+	return data, err
+}
+
+// An answer beyond the limit closes its connection, and is never encoded, nor are those that follow.
+func TestAnswersCountBeforeTheyAreEncoded(t *testing.T) {
+	const size, fitting = 100 << 10, 5
+	all := &connections{log: slog.New(slog.DiscardHandler), open: make(map[*conn]struct{}), maxHeldBytes: fitting * (size + untakenBytes)}
+	inner, _ := net.Pipe()
+	c := &conn{Conn: inner, all: all}
+	all.add(c)
+	e := &encoder{CodecV2: newCodec().CodecV2}
+	message := &wrapperspb.BytesValue{Value: make([]byte, size-4)} // its tag and length take 4 bytes
+	for i := range 3 * fitting {
+		_, err := codec{e}.Marshal(&answer{message: message, conn: c})
+		if isFitting := i < fitting; isFitting != (err == nil) || isFitting != c.isOpen() {
+			t.Errorf("answer %d: %v, with an open connection: %v", i, err, c.isOpen())
+		}
+	}
+	if e.bytes != fitting*size {
+		t.Errorf("answers of %d bytes were encoded, want %d", e.bytes, fitting*size)
+	}
 }
