@@ -23,6 +23,7 @@ import (
 // deadline, counts the call, and logs one line.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	resp any, err error) {
+	defer infoOf(ctx).conn.countError(ctx, &err)
 	defer s.recoverPanic(info.FullMethod, &err)
 	unfinishedOf(ctx).finish()
 	end, err := s.calls.begin(req)
@@ -54,6 +55,7 @@ func (s *Server) handle(ctx context.Context, req any, method string, handler grp
 // daemon is logged as a success.
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	method := quote.Text(info.FullMethod) // a client may call any method, with a name of any length
+	defer infoOf(stream.Context()).conn.countError(stream.Context(), &err)
 	defer s.recoverPanic(method, &err)
 	end, err := s.calls.beginStream()
 	if err != nil {

@@ -163,10 +163,11 @@ type conn struct {
 	received   int64     // in bytes, guarded by all.mu
 	unfinished list.List // of int64: received at the beginning of each unfinished request, guarded by all.mu
 
-	sent       atomic.Int64 // in bytes
-	untaken    int64        // of answers, in bytes, guarded by all.mu like the fields below
-	sentBefore int64        // sent when late was set
-	late       *time.Timer  // looks at untaken; nil before the first answer
+	sent          atomic.Int64 // in bytes
+	untaken       int64        // of answers, in bytes, guarded by all.mu like the fields below
+	sentBefore    int64        // sent when late was set
+	untakenErrors int64        // of failed calls that gRPC may not have written, in bytes
+	late          *time.Timer  // looks at untaken; nil before the first answer
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -179,6 +180,9 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 func (c *conn) Write(p []byte) (int, error) {
+	if len(p) < bufferBytes { // gRPC's queue is empty: with more to write, gRPC fills its buffer
+		c.all.change(c, func() { c.untakenErrors = 0 })
+	}
 	if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err
 	}

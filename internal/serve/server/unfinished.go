@@ -16,7 +16,7 @@ import (
 // ten bytes on the connection, and more than 40 in memory.
 const (
 	// maxHeldBytes limits the bytes received since the oldest unfinished request of each
-	// connection, and the bytes of untaken answers, of all connections together. Each unfinished
+	// connection, and the bytes of untaken answers and errors, of all connections together. Each unfinished
 	// request counts maxHeaderBytes in addition, and each untaken answer untakenBytes. Beyond the
 	// limit, the connection with the most bytes is closed.
 	maxHeldBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
@@ -66,7 +66,7 @@ func (c *conn) heldBytes() int64 {
 	if _, isOpen := c.all.open[c]; !isOpen {
 		return 0
 	}
-	held := c.untaken
+	held := c.untaken + c.untakenErrors
 	if oldest := c.unfinished.Front(); oldest != nil {
 		held += c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
 	}

@@ -31,8 +31,15 @@ type slow struct {
 
 func (r *running) slow() *slow {
 	r.t.Helper()
-	s := &slow{t: r.t, conn: r.silent()}
+	s := r.deaf()
 	go io.Copy(io.Discard, s.conn)
+	return s
+}
+
+// deaf returns a client that reads nothing at all.
+func (r *running) deaf() *slow {
+	r.t.Helper()
+	s := &slow{t: r.t, conn: r.silent()}
 	s.out = bufio.NewWriterSize(s.conn, 32<<10)
 	s.Framer = http2.NewFramer(s.out, nil)
 	s.out.WriteString(http2.ClientPreface)

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"time"
 
@@ -73,6 +74,14 @@ func (c *conn) owe(bytes int64) {
 			c.late.Stop()
 		}
 	})
+}
+
+// countError counts the error of a call, until gRPC has written it. The errors of canceled calls are dropped.
+// They count as much as headers: the status is in them twice, with texts of up to 2 KiB.
+func (c *conn) countError(ctx context.Context, err *error) {
+	if *err != nil && ctx.Err() == nil {
+		c.all.change(c, func() { c.untakenErrors += maxHeaderBytes })
+	}
 }
 
 // watchAnswers looks at the connection after writeTimeout. The caller holds c.all.mu.

@@ -5,15 +5,20 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -104,5 +109,51 @@ func TestAnswersCountBeforeTheyAreEncoded(t *testing.T) {
 	}
 	if e.bytes != fitting*size {
 		t.Errorf("answers of %d bytes were encoded, want %d", e.bytes, fitting*size)
+	}
+}
+
+// Errors that clients don't take are bounded, also if the clients reset their calls.
+func TestUntakenErrorsAreBounded(t *testing.T) {
+	for name, reset := range map[string]bool{"ended calls": false, "reset calls": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var number atomic.Int64 // makes each text another one: HTTP/2 compresses repeated texts to a byte
+				r := start(t, func(context.Context, string) (string, error) {
+					return "", status.Error(codes.NotFound, fmt.Sprint(number.Add(1), strings.Repeat("x", 2000)))
+				})
+				const fitting = 60
+				r.server.connections.maxHeldBytes = fitting * maxHeaderBytes
+				client := r.dial()
+				for range 10 * fitting { // this client takes its errors
+					_, err := say(t.Context(), client, "hello")
+					wantCode(t, err, codes.NotFound)
+				}
+				synctest.Wait()
+				if got := r.server.connections.heldBytes; got != 0 {
+					t.Errorf("after errors were taken, %d bytes count", got)
+				}
+				untaken := r.deaf()
+				r.wantConnections(2)
+				calls := uint32(0)
+				for ; r.server.Connections() == 2 && calls < 3*fitting; calls++ {
+					untaken.call(2*calls+1, sayMethod)
+					untaken.flush()
+					if reset && r.server.Connections() == 2 {
+						untaken.must(untaken.WriteRSTStream(2*calls+1, http2.ErrCodeCancel))
+					}
+				}
+				r.wantConnections(1)
+				if calls <= fitting {
+					t.Errorf("the connection was closed after %d calls", calls)
+				}
+				if got := len(r.logged("take too much memory")); got != 1 {
+					t.Errorf("%d log lines, want 1", got)
+				}
+				_, err := say(t.Context(), client, "hello")
+				wantCode(t, err, codes.NotFound)
+				client.Close()
+				r.end()
+			})
+		})
 	}
 }
