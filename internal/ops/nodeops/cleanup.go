@@ -10,6 +10,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -70,7 +71,7 @@ func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed
 		return s.removeLink(ctx, m)
 	case csiproxy.MountKindMapping:
 		remote, err := win.ParseUNC(m.Target)
-		if err != nil || !isOwnKind(win.SMBMapping{LocalPath: m.Path}, remote) {
+		if err != nil || !shares.IsOwnKind(win.SMBMapping{LocalPath: m.Path}, remote) {
 			return false, err
 		}
 		return s.Mappings.RemoveIfUnused(ctx, remote)

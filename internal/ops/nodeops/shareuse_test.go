@@ -4,6 +4,9 @@
 package nodeops_test
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -261,4 +264,62 @@ func TestPasswordAfterARestart(t *testing.T) {
 			csiproxy.ErrFailedPrecondition, "another user")
 		simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data`)
 	})
+}
+
+// The cost of a list for each mapping doesn't grow with their number. The list asks for connections once.
+func TestManyMappings(t *testing.T) {
+	perMapping := func(count int) uint64 {
+		w := newTenants(t)
+		b := w.own[blue]
+		for i := range count {
+			name := fmt.Sprintf("share-%06d", i)
+			w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: name}))
+			staging := fmt.Sprintf(`%s-%d`, b.shareStaging, i)
+			w.must(b.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: `\\other\` + name, StagingPath: staging,
+				Credentials: user}))
+			w.must(w.sim.Remove(staging))
+		}
+		asked := w.sim.Calls()[win.CallSMBConnections]
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		list, err := b.Storage.ListVolumes(t.Context())
+		runtime.ReadMemStats(&after)
+		w.must(err)
+		for _, m := range list.Mounts {
+			if m.LeftoverReason == "" {
+				t.Errorf("%s isn't left over", m.Target)
+			}
+		}
+		simtest.Want(t, "mounts", len(list.Mounts), count)
+		simtest.Want(t, "queries of connections", w.sim.Calls()[win.CallSMBConnections]-asked, 1)
+		return (after.Mallocs - before.Mallocs) / uint64(count)
+	}
+	few, many := perMapping(50), perMapping(400)
+	if t.Logf("%d and %d allocations for each mapping", few, many); many > 2*few {
+		t.Errorf("%d allocations for each of many mappings, and %d for each of few", many, few)
+	}
+}
+
+// A driver can't map any number of shares. Other drivers, and shares that are mapped already, aren't affected.
+func TestDriversMappingsAreBounded(t *testing.T) {
+	w := newTenants(t)
+	b, r := w.own[blue], w.own[red]
+	const most = 512
+	var last string
+	for i := range most {
+		last = fmt.Sprintf("share-%d", i)
+		w.must(w.sim.SMB().AddShare(smbserver.Share{Server: "other", Name: last}))
+		w.must(w.sim.SMB().Map(smbserver.Mapping{RemotePath: `\\other\` + last,
+			SMBMappingOptions: win.SMBMappingOptions{Username: user.Username, Password: user.Password}}))
+	}
+	stage := func(d *tenant, remote string) error {
+		return d.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: remote, StagingPath: d.shareStaging, Credentials: user})
+	}
+	if err := stage(b, b.share); !errors.Is(err, csiproxy.ErrResourceExhausted) {
+		t.Errorf("one more mapping: %v", err)
+	}
+	w.must(stage(r, r.share))
+	w.must(b.SMB.NewSMBGlobalMapping(t.Context(), `\\other\`+last, "", user))
+	w.must(b.SMB.RemoveSMBGlobalMapping(t.Context(), `\\other\`+last))
+	w.must(stage(b, b.share))
 }

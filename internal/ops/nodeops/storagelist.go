@@ -10,11 +10,13 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -323,6 +325,13 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	if err != nil {
 		return nil, err
 	}
+	targets := make(map[string][]win.UNCPath) // of the mounts of shares, by the share's root
+	for _, m := range mounts {
+		if target, err := win.ParseUNC(m.Target); m.Kind == csiproxy.MountKindShare && err == nil {
+			targets[m.Volume.Share] = append(targets[m.Volume.Share], target)
+		}
+	}
+	openFiles := sync.OnceValues(func() (map[string]uint64, error) { return s.Mappings.OpenFiles(ctx) })
 	var remotes []win.UNCPath
 	var ofShares []win.SMBMapping
 	var owners []string
@@ -331,7 +340,8 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(mounts, func(m csiproxy.Mount) bool { return isUse(m, mapping, remote) }) {
+		isBelow := func(target win.UNCPath) bool { return target.IsBelow(remote) }
+		if mapping.LocalPath == "" && slices.ContainsFunc(targets[remote.Root()], isBelow) { // mounts never use drive letters
 			continue
 		}
 		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
@@ -343,7 +353,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		if incomplete.For(owners[i]) != nil {
 			return func() {}, nil
 		}
-		reason, err := s.leftoverReason(ctx, ofShares[i], remotes[i], leftovers)
+		reason, err := s.leftoverReason(ctx, ofShares[i], remotes[i], openFiles, leftovers)
 		return func() {
 			unused[i].LeftoverReason = reason
 			unknown = cmp.Or(err, unknown)
@@ -352,20 +362,12 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	return unused, cmp.Or(err, unknown)
 }
 
-// isUse reports whether a mount is of a share in a mapping. Mounts never use drive letters.
-func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote win.UNCPath) bool {
-	if m.Kind != csiproxy.MountKindShare || m.Volume.Share != remote.Root() || mapping.LocalPath != "" {
-		return false
-	}
-	target, err := win.ParseUNC(m.Target)
-	return err == nil && target.IsBelow(remote)
-}
-
 // leftoverReason returns why a mapping without a staged path is a leftover, or "" if somebody may
 // need the mapping.
-func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath, ofOthers bool) (string, error) {
-	if isOwnKind(mapping, remote) {
-		idle, err := s.Mappings.IsUnused(ctx, remote)
+func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath,
+	openFiles func() (map[string]uint64, error), ofOthers bool) (string, error) {
+	if shares.IsOwnKind(mapping, remote) {
+		idle, err := s.Mappings.IsUnusedAmong(ctx, remote, openFiles)
 		if err != nil {
 			return "", err
 		}
@@ -382,9 +384,4 @@ func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, re
 	}
 	return "no staged path leads to it, its server refuses it, and another program has made it: csi-proxyctl smb unmap " +
 		quote.Text(mapping.Name()) + " removes it", nil
-}
-
-// isOwnKind reports whether CSI Proxy may have made a mapping.
-func isOwnKind(mapping win.SMBMapping, remote win.UNCPath) bool {
-	return mapping.LocalPath == "" && remote.IsShare()
 }

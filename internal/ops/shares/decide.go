@@ -31,6 +31,10 @@ var (
 // decide implements the first table of the package comment. The error explains a refusal, or why a
 // mapping in use cannot serve the caller.
 func decide(f facts) (action, error) {
+	if f.isFull {
+		return refuseCaller, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the driver has %d mappings, which is the most: unstage other shares first", maxMappings)
+	}
 	if f.name == "" {
 		return makeIt, nil
 	}

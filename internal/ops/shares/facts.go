@@ -18,6 +18,8 @@ import (
 type facts struct {
 	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
+	// isFull is set if the share isn't mapped, and the driver already has maxMappings.
+	isFull bool
 	// answer is Windows' error for the root of the share; nil if the root exists, or if the root is
 	// denied and the wanted directory exists.
 	answer error
@@ -28,6 +30,10 @@ type facts struct {
 	// isPrivate is set if the mapping requires encryption, and lacksPrivacy if only the caller does.
 	isPrivate, lacksPrivacy bool
 }
+
+// maxMappings limits the mappings of a driver with endpoints of its own. Windows lists the mappings of all
+// drivers at once.
+const maxMappings = 512
 
 // comparison is how the caller's credentials compare to those of a mapping.
 type comparison string
@@ -47,7 +53,8 @@ func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 	}
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, wanted.remote.Share()) })
 	if index < 0 {
-		return facts{staging: wanted.Staging}, nil
+		isFull := m.options.Users.Driver() != "" && len(mappings) >= maxMappings
+		return facts{staging: wanted.Staging, isFull: isFull}, nil
 	}
 	return m.gatherOf(ctx, wanted, mappings[index])
 }
@@ -87,6 +94,11 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 func isPlain(mapping win.SMBMapping, path win.UNCPath) bool {
 	remote, err := win.ParseUNC(mapping.RemotePath)
 	return err == nil && mapping.LocalPath == "" && remote.Equal(path)
+}
+
+// IsOwnKind reports whether CSI Proxy may have made a mapping of remote: a plain mapping of a share.
+func IsOwnKind(mapping win.SMBMapping, remote win.UNCPath) bool {
+	return mapping.LocalPath == "" && remote.IsShare()
 }
 
 // hasPlain reports whether path has a plain mapping.

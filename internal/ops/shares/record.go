@@ -211,10 +211,17 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 		m.options.Logger.Warn("skipping a file that isn't a record of an SMB mapping", "directory", recordDirectory,
 			"names", quote.List(others), "count", len(others))
 	}
+	isMapped := make(map[string]bool) // by the root of a share with a plain mapping
+	for _, mapping := range mapped {
+		remote, err := win.ParseUNC(mapping.RemotePath)
+		if err == nil && IsOwnKind(mapping, remote) {
+			isMapped[remote.Root()] = true
+		}
+	}
 	left, isHeld := maxDropped, make(map[string]bool) // by the driver
 	for _, remote := range shares {
 		owner := m.options.Users.OwnerOfShare(remote.Root())
-		if hasPlain(mapped, remote) || !m.paths.HasShare(remote.Root()) || isHeld[owner] {
+		if isMapped[remote.Root()] || !m.paths.HasShare(remote.Root()) || isHeld[owner] {
 			continue
 		}
 		if left--; left < 0 {

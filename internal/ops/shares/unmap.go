@@ -105,17 +105,32 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote win.UNCPath) (remo
 // IsUnused reports whether the mapping of a share must go with the last link, and all files on the
 // share are closed. IsUnused does not count links.
 func (m *Mappings) IsUnused(ctx context.Context, remote win.UNCPath) (bool, error) {
+	return m.IsUnusedAmong(ctx, remote, func() (map[string]uint64, error) { return m.OpenFiles(ctx) })
+}
+
+// IsUnusedAmong is IsUnused with the result of OpenFiles.
+func (m *Mappings) IsUnusedAmong(ctx context.Context, remote win.UNCPath, openFiles func() (map[string]uint64, error)) (bool, error) {
 	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
 	}
-	connections, err := m.connections(ctx, remote)
-	for _, c := range connections {
-		if c.Opens > 0 {
-			m.options.Logger.Debug("files on a mapped share are open", "remotePath", remote.Root(), "open", c.Opens)
-			return false, err
-		}
+	byShare, err := openFiles()
+	if count := byShare[remote.Root()]; count > 0 {
+		m.options.Logger.Debug("files on a mapped share are open", "remotePath", remote.Root(), "open", count)
+		return false, err
 	}
 	return err == nil, err
+}
+
+// OpenFiles returns the number of open files on each share to which the node is connected, by root.
+func (m *Mappings) OpenFiles(ctx context.Context) (map[string]uint64, error) {
+	connections, err := m.sys.SMBConnections(ctx)
+	byShare := make(map[string]uint64)
+	for _, c := range connections {
+		if remote, err := win.ParseUNC(`\\` + c.Server + `\` + c.Share); err == nil {
+			byShare[remote.Root()] += c.Opens
+		}
+	}
+	return byShare, err
 }
 
 // requests keeps, for each share, the last request of drivers of the group smb. These drivers
