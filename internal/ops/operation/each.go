@@ -89,8 +89,12 @@ func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce
 	asking, tracker := WithTracker(asking)
 	defer TrackerOf(ctx).WaitFor(tracker)()
 	answers := make(chan int, count)
-	for _, owned := range byOwner {
+	for owner, owned := range byOwner {
 		go func() {
+			asking := asking
+			if owner != "" {
+				asking = context.WithValue(asking, ownerKey{}, owner)
+			}
 			room := make(chan struct{}, atOnce)
 			for _, i := range owned {
 				select {

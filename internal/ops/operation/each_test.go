@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -194,6 +195,38 @@ func TestAskSomeOfOtherOwners(t *testing.T) {
 		}
 		if hanging := s.hanging(); hanging != len(objects) {
 			t.Errorf("%d calls on a driver's own objects are under way", hanging)
+		}
+	})
+}
+
+// The metrics ask drivers' volumes with AskByOwner, once a minute. Those of a driver that hang, new ones each time, leave calls to others.
+func TestAskByOwnerOfOtherOwners(t *testing.T) {
+	inBubble(t, func(object string) bool { return strings.HasPrefix(object, "other") }, func(t *testing.T, s *silent, sys *Windows) {
+		const atOnce = 16
+		for minute := range 2 * maxCalls / atOnce {
+			ask := func(ctx context.Context, i int) error {
+				name := fmt.Sprint("other ", minute, " ", i)
+				if i == atOnce {
+					name = fmt.Sprint("third ", minute)
+				}
+				_, err := sys.FileAttributes(ctx, name)
+				return err
+			}
+			var answered []int
+			byOwner := map[string][]int{"third": {atOnce}}
+			for i := range atOnce {
+				byOwner["other"] = append(byOwner["other"], i)
+			}
+			AskByOwner(t.Context(), atOnce+1, byOwner, atOnce, time.Second, ask, func(i int) bool {
+				answered = append(answered, i)
+				return true
+			})
+			if !slices.Equal(answered, []int{atOnce}) {
+				t.Errorf("in minute %d, %v answer", minute, answered)
+			}
+		}
+		if hanging := s.hanging(); hanging != maxOfOther {
+			t.Errorf("%d calls hang", hanging)
 		}
 	})
 }
