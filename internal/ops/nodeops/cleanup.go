@@ -38,7 +38,7 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftover
 		}
 		all.Mounts = append(all.Mounts, one)
 	}
-	return all, s.askByOwner(ctx, owners, 1, func(ctx context.Context, i int) (func(), error) {
+	return all, askByOwner(ctx, s.options.Driver, owners, 1, func(ctx context.Context, i int) (func(), error) {
 		one := &all.Mounts[toRemove[i]]
 		removed, err := s.removeLeftover(ctx, one.Mount)
 		return func() {

@@ -732,3 +732,26 @@ func TestPlantedMountPointTellsNothing(t *testing.T) {
 		t.Errorf("no call is refused: %q", anothers)
 	}
 }
+
+// Links of a driver to directories that hang, one after the other, don't keep the metric of links from counting those of others.
+func TestLinksMetricBesideHangingLinks(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+		w.must(w.sim.MkdirAll(simtest.Kubelet + `\plugins\` + d.name))
+		w.must(w.sim.Symlink(simtest.Kubelet+`\plugins\`+d.name+`\nothing`, simtest.Kubelet+`\plugins\`+d.name+`\none`, true))
+		const hanging = 20 // more than are asked at a time
+		for i := range hanging {
+			deep := fmt.Sprintf(`%s\1\2\3\4\5\6\7\hangs-%d`, dir, i) // deeper than searches for links go
+			w.must(w.sim.MkdirAll(deep))
+			w.must(w.sim.Symlink(fmt.Sprintf(`%s\link-%d`, dir, i), deep, true))
+		}
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall, Object: `7\hangs-`}, 24*time.Hour))
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // as the metrics do
+			toNothing, _, err := w.node.Links(ctx)
+			cancel()
+			w.must(err)
+			simtest.Want(t, "links to nothing", toNothing, 1)
+			time.Sleep(5 * time.Minute)
+		}
+	})
+}

@@ -4,6 +4,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -134,7 +135,8 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 // Links returns the number of links in the allowed directories that lead to nothing, or to a
 // directory whose volume was unmounted. forgotten has the sorted paths of the remaining links that
 // kubelet has lost track of. If the search is incomplete, Links returns an error, but for a driver's own
-// directories: the driver could hide all other links.
+// directories: the driver could hide all other links. Links of drivers that stay silent count as leading
+// somewhere.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {
@@ -143,16 +145,27 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	if err != nil {
 		return 0, nil, err
 	}
+	var found []*pathpolicy.FoundLink
+	var owners []string
 	for l := range links.All() {
-		reason, err := n.groups.Users.ExplainEmpty(ctx, l)
-		if ctx.Err() != nil {
-			return 0, nil, ctx.Err()
+		found = append(found, l)
+		owners = append(owners, cmp.Or(n.groups.Paths.DriverOf(l.Path), n.groups.Paths.DriverOf(l.Link.Path)))
+	}
+	reasons := make([]string, len(found)) // why the links lead to nothing
+	err = askByOwner(ctx, "", owners, listedAtOnce, func(ctx context.Context, i int) (func(), error) {
+		reason, err := n.groups.Users.ExplainEmpty(ctx, found[i])
+		if err != nil { // the link is foreign, for example leads outside
+			reason = ""
 		}
-		if err == nil && reason != "" { // otherwise the link is foreign, for example leads outside
+		return func() { reasons[i] = reason }, ctx.Err()
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	for i, l := range found {
+		if reasons[i] != "" {
 			toNothing++
-			continue
-		}
-		if l.ForgottenPod != "" {
+		} else if l.ForgottenPod != "" {
 			forgotten = append(forgotten, l.Path.String())
 		}
 	}

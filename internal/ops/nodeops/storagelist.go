@@ -207,15 +207,15 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 // listedAtOnce is how many volumes and shares a list asks concurrently.
 const listedAtOnce = 16
 
-// askByOwner calls ask for each owner's object 0 to len(owners)-1, at most atOnce of an owner at the
-// same time, and runs take one at a time. The node waits for all objects without a driver, and at most
+// askByOwner calls ask, for a driver or the node, with each owner's object 0 to len(owners)-1, at most atOnce of
+// an owner at the same time, and runs take one at a time. The node waits for all objects without a driver, and at most
 // silentVolumeTimeout for those of drivers. A driver has only its own objects, and waits for all.
-func (s *Staging) askByOwner(ctx context.Context, owners []string, atOnce int,
+func askByOwner(ctx context.Context, driver string, owners []string, atOnce int,
 	ask func(ctx context.Context, i int) (take func(), _ error)) error {
 	var own []int
 	count, ofDrivers := 0, make(map[string][]int)
 	for i, owner := range owners {
-		if owner == "" || s.options.Driver != "" {
+		if owner == "" || driver != "" {
 			own = append(own, i)
 		} else {
 			count++
@@ -254,7 +254,7 @@ func (s *Staging) mountsAt(ctx context.Context, found []*pathpolicy.FoundLink, a
 	for i, l := range found {
 		mounts[i], owners[i] = s.silentMount(l)
 	}
-	return mounts, s.askByOwner(ctx, owners, listedAtOnce, func(ctx context.Context, i int) (func(), error) {
+	return mounts, askByOwner(ctx, s.options.Driver, owners, listedAtOnce, func(ctx context.Context, i int) (func(), error) {
 		m, err := s.mounted(ctx, found[i], all)
 		return func() { mounts[i] = m }, err
 	})
@@ -349,7 +349,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		unused, remotes, ofShares = append(unused, m), append(remotes, remote), append(ofShares, mapping)
 		owners = append(owners, s.Users.OwnerOfShare(remote.Root()))
 	}
-	err = s.askByOwner(ctx, owners, 1, func(ctx context.Context, i int) (func(), error) {
+	err = askByOwner(ctx, s.options.Driver, owners, 1, func(ctx context.Context, i int) (func(), error) {
 		if incomplete.For(owners[i]) != nil {
 			return func() {}, nil
 		}
