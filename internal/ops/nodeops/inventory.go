@@ -27,30 +27,31 @@ func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
 }
 
 // StagedVolumes returns the number of volumes mounted below the allowed directories. It excludes
-// volumes with more mount points than Windows can list.
-func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
+// silent volumes, and volumes with more mount points than Windows can list.
+func (n *Node) StagedVolumes(ctx context.Context) (count int, _ error) {
 	names, err := n.calls.FindVolumes(ctx)
 	if err != nil {
 		return 0, err
 	}
-	count := 0
-	for _, name := range names {
+	isStaged := func(ctx context.Context, name string) (bool, error) {
 		paths, err := n.calls.VolumePathNames(ctx, name)
-		if winerr.IsGone(err) || errors.Is(err, winerr.ErrorMoreData) {
-			continue
-		}
 		if err != nil {
-			return 0, err
+			return false, err
 		}
 		listed, err := n.groups.Paths.Listed(ctx, n.calls, paths)
-		if err != nil {
+		return len(slices.DeleteFunc(listed, pathpolicy.Path.IsOutside)) > 0, err
+	}
+	for _, outcome := range operation.AskSome(ctx, names, operation.UnknownOwner, len(names), volumesTimeout, isStaged) {
+		staged, err := outcome.Get()
+		isLeftOut := winerr.IsGone(err) || errors.Is(err, winerr.ErrorMoreData) || isSilent(err)
+		if err != nil && !isLeftOut {
 			return 0, err
 		}
-		if len(slices.DeleteFunc(listed, pathpolicy.Path.IsOutside)) > 0 {
+		if staged {
 			count++
 		}
 	}
-	return count, nil
+	return count, ctx.Err()
 }
 
 // The bounds of VolumeUse.

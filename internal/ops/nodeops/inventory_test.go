@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -68,4 +70,30 @@ func TestInventory(t *testing.T) {
 	if staged, err := n.StagedVolumes(ctx); staged != 0 || err != nil {
 		t.Errorf("%d volumes are staged (%v), want none: one has too many mount points", staged, err)
 	}
+}
+
+// Volumes that hang don't keep the others from being counted.
+func TestStagedVolumesBesideHangingVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		disk := r.attach(winsim.DiskSpec{SizeBytes: 64 << 30, Serial: "hangs"})
+		simtest.Partition(t, r.sim, disk, 20)
+		r.sim.Settle()
+		for _, volume := range r.sim.VolumesOfDisk(disk) {
+			r.must(r.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumePathNames, Object: volume}, 24*time.Hour))
+		}
+		r.mounted()
+		n := r.process()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // as the metrics do
+			staged, err := n.StagedVolumes(ctx)
+			cancel()
+			r.must(err)
+			simtest.Want(t, "staged volumes", staged, 1)
+			time.Sleep(5 * time.Minute)
+		}
+		r.must(r.sim.CheckRules())
+		r.sim.ResetRules()
+		time.Sleep(48 * time.Hour)
+	})
 }
