@@ -72,7 +72,7 @@ type Table struct {
 	sys     win.System
 	drivers []Driver
 	log     *slog.Logger
-	several sync.Map // logged disks that match several drivers, by their texts
+	several sync.Map // logged lists of drivers that match the same disk
 	// lastOwners are the drivers of the last disks that identified themselves, by disk number; ""
 	// for a disk without a driver.
 	lastOwners sync.Map
@@ -181,11 +181,11 @@ func (t *Table) ownerOf(disk asked) (name string, _ error) {
 	case 1:
 		return names[0], nil
 	}
-	descriptor := disk.Descriptor
-	identity := fmt.Sprintf("%s %s %s", descriptor.VendorID, descriptor.ProductID, descriptor.SerialNumber)
-	if _, logged := t.several.LoadOrStore(identity, true); !logged {
-		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(identity),
-			"drivers", quote.List(names))
+	list := quote.List(names)
+	if _, logged := t.several.LoadOrStore(list, true); !logged {
+		descriptor := disk.Descriptor
+		identity := fmt.Sprintf("%s %s %s", descriptor.VendorID, descriptor.ProductID, descriptor.SerialNumber)
+		t.log.Warn("disks fit the patterns of several drivers, so they are none's", "drivers", list, "first", quote.Text(identity))
 	}
 	return "", nil
 }

@@ -4,8 +4,10 @@
 package scope
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -103,4 +105,23 @@ func TestOwnerOfPortal(t *testing.T) {
 	}
 	name, isKnown := table.OwnerOfPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 860})
 	simtest.Want(t, "another port", fmt.Sprint(name, " ", isKnown), " true")
+}
+
+// Disks that fit several drivers, ever new ones, take one line of the log and no memory.
+func TestDisksOfSeveralDriversAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	table, err := New(nil, []Driver{{Name: "a", Disks: []DiskPattern{{Product: "Disk*"}}}, {Name: "b", Disks: []DiskPattern{{Vendor: "V"}}}},
+		slog.New(slog.NewTextHandler(&log, nil)))
+	simtest.Must(t, err)
+	for i := range 100 {
+		owner, err := table.ownerOf(asked{Hardware: opendisk.Hardware{
+			Descriptor: win.DeviceDescriptor{VendorID: "V", ProductID: "Disk 1", SerialNumber: fmt.Sprint(i)}}})
+		if owner != "" || err != nil {
+			t.Errorf("the disk belongs to %q (%v)", owner, err)
+		}
+	}
+	known := 0
+	table.several.Range(func(any, any) bool { known++; return true })
+	simtest.Want(t, "remembered", known, 1)
+	simtest.Want(t, "lines", strings.Count(log.String(), "several drivers"), 1)
 }
