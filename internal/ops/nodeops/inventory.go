@@ -33,23 +33,33 @@ func (n *Node) StagedVolumes(ctx context.Context) (count int, _ error) {
 	if err != nil {
 		return 0, err
 	}
-	isStaged := func(ctx context.Context, name string) (bool, error) {
-		paths, err := n.calls.VolumePathNames(ctx, name)
-		if err != nil {
-			return false, err
+	staged, errs := make([]bool, len(names)), make([]error, len(names))
+	ask := func(ctx context.Context, i int) error {
+		paths, err := n.calls.VolumePathNames(ctx, names[i])
+		if err == nil {
+			var listed []pathpolicy.Path
+			listed, err = n.groups.Paths.Listed(ctx, n.calls, paths)
+			staged[i] = slices.ContainsFunc(listed, func(path pathpolicy.Path) bool { return !path.IsOutside() })
 		}
-		listed, err := n.groups.Paths.Listed(ctx, n.calls, paths)
-		return len(slices.DeleteFunc(listed, pathpolicy.Path.IsOutside)) > 0, err
+		errs[i] = err
+		return err
 	}
-	for _, outcome := range operation.AskSome(ctx, names, operation.UnknownOwner, len(names), volumesTimeout, isStaged) {
-		staged, err := outcome.Get()
-		isLeftOut := winerr.IsGone(err) || errors.Is(err, winerr.ErrorMoreData) || isSilent(err)
-		if err != nil && !isLeftOut {
-			return 0, err
+	all := make(map[string][]int)
+	for i := range names {
+		all[operation.UnknownOwner("")] = append(all[operation.UnknownOwner("")], i)
+	}
+	operation.AskByOwner(ctx, len(names), all, len(names), volumesTimeout, ask, func(i int) bool {
+		isLeftOut := winerr.IsGone(errs[i]) || errors.Is(errs[i], winerr.ErrorMoreData) || isSilent(errs[i])
+		if errs[i] != nil && !isLeftOut {
+			err = errs[i]
 		}
-		if staged {
+		if staged[i] {
 			count++
 		}
+		return err == nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	return count, ctx.Err()
 }

@@ -325,13 +325,19 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	if err != nil {
 		return nil, err
 	}
-	targets := make(map[string][]win.UNCPath) // of the mounts of shares, by the share's root
-	for _, m := range mounts {
-		if target, err := win.ParseUNC(m.Target); m.Kind == csiproxy.MountKindShare && err == nil {
-			targets[m.Volume.Share] = append(targets[m.Volume.Share], target)
+	uses := make(map[string][]int) // the mounts of each share, by the share's root
+	for i, m := range mounts {
+		if m.Kind == csiproxy.MountKindShare {
+			uses[m.Volume.Share] = append(uses[m.Volume.Share], i)
 		}
 	}
-	openFiles := sync.OnceValues(func() (map[string]uint64, error) { return s.Mappings.OpenFiles(ctx) })
+	var once sync.Once
+	var open map[string]int
+	var openErr error
+	openFiles := func() (map[string]int, error) {
+		once.Do(func() { open, openErr = s.Mappings.OpenFiles(ctx) })
+		return open, openErr
+	}
 	var remotes []win.UNCPath
 	var ofShares []win.SMBMapping
 	var owners []string
@@ -340,8 +346,11 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 		if err != nil {
 			return nil, err
 		}
-		isBelow := func(target win.UNCPath) bool { return target.IsBelow(remote) }
-		if mapping.LocalPath == "" && slices.ContainsFunc(targets[remote.Root()], isBelow) { // mounts never use drive letters
+		isUse := func(i int) bool {
+			target, err := win.ParseUNC(mounts[i].Target)
+			return err == nil && target.IsBelow(remote)
+		}
+		if mapping.LocalPath == "" && slices.ContainsFunc(uses[remote.Root()], isUse) { // mounts never use drive letters
 			continue
 		}
 		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
@@ -365,7 +374,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 // leftoverReason returns why a mapping without a staged path is a leftover, or "" if somebody may
 // need the mapping.
 func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote win.UNCPath,
-	openFiles func() (map[string]uint64, error), ofOthers bool) (string, error) {
+	openFiles func() (map[string]int, error), ofOthers bool) (string, error) {
 	if shares.IsOwnKind(mapping, remote) {
 		idle, err := s.Mappings.IsUnusedAmong(ctx, remote, openFiles)
 		if err != nil {

@@ -105,11 +105,11 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote win.UNCPath) (remo
 // IsUnused reports whether the mapping of a share must go with the last link, and all files on the
 // share are closed. IsUnused does not count links.
 func (m *Mappings) IsUnused(ctx context.Context, remote win.UNCPath) (bool, error) {
-	return m.IsUnusedAmong(ctx, remote, func() (map[string]uint64, error) { return m.OpenFiles(ctx) })
+	return m.IsUnusedAmong(ctx, remote, func() (map[string]int, error) { return m.OpenFiles(ctx) })
 }
 
 // IsUnusedAmong is IsUnused with the result of OpenFiles.
-func (m *Mappings) IsUnusedAmong(ctx context.Context, remote win.UNCPath, openFiles func() (map[string]uint64, error)) (bool, error) {
+func (m *Mappings) IsUnusedAmong(ctx context.Context, remote win.UNCPath, openFiles func() (map[string]int, error)) (bool, error) {
 	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
 	}
@@ -122,12 +122,12 @@ func (m *Mappings) IsUnusedAmong(ctx context.Context, remote win.UNCPath, openFi
 }
 
 // OpenFiles returns the number of open files on each share to which the node is connected, by root.
-func (m *Mappings) OpenFiles(ctx context.Context) (map[string]uint64, error) {
+func (m *Mappings) OpenFiles(ctx context.Context) (map[string]int, error) {
 	connections, err := m.sys.SMBConnections(ctx)
-	byShare := make(map[string]uint64)
+	byShare := make(map[string]int)
 	for _, c := range connections {
 		if remote, err := win.ParseUNC(`\\` + c.Server + `\` + c.Share); err == nil {
-			byShare[remote.Root()] += c.Opens
+			byShare[remote.Root()] += int(c.Opens)
 		}
 	}
 	return byShare, err
