@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
@@ -126,7 +127,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, l.temporaryOr(err)
 		}
 		l.works.Store(true)
-		c := &conn{Conn: inner, all: l.all}
+		c := &conn{Conn: inner, all: l.all, frames: frames{left: len(http2.ClientPreface)}}
 		if l.all.add(c) {
 			return c, nil
 		}
@@ -162,19 +163,30 @@ type conn struct {
 
 	received   int64     // in bytes, guarded by all.mu
 	unfinished list.List // of int64: received at the beginning of each unfinished request, guarded by all.mu
+	frames     frames    // of what was received
+	unbegun    int64     // requests of the last Read for which beginRequest wasn't called, guarded by all.mu
 
 	sent          atomic.Int64 // in bytes
-	untaken       int64        // of answers, in bytes, guarded by all.mu like the fields below
-	sentBefore    int64        // sent when late was set
-	untakenErrors int64        // of failed calls that gRPC may not have written, in bytes
-	late          *time.Timer  // looks at untaken; nil before the first answer
+	isWriting     atomic.Bool
+	untaken       int64       // of answers, in bytes, guarded by all.mu like the fields below
+	sentBefore    int64       // sent when late was set
+	untakenErrors int64       // of failed calls that gRPC may not have written, in bytes
+	late          *time.Timer // looks at untaken; nil before the first answer
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	c.all.change(c, func() { // gRPC has refused the requests that haven't begun: they are malformed
+		c.untakenErrors += c.unbegun * maxHeaderBytes
+		c.unbegun = 0
+	})
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.spoke.Store(true)
-		c.all.change(c, func() { c.received += int64(n) })
+		requests := c.frames.countRequests(p[:n])
+		c.all.change(c, func() {
+			c.received += int64(n)
+			c.unbegun = requests
+		})
 	}
 	return n, err
 }
@@ -186,7 +198,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, err
 	}
+	c.isWriting.Store(true)
 	n, err := c.Conn.Write(p)
+	c.isWriting.Store(false)
 	c.sent.Add(int64(n))
 	if err != nil {
 		c.Close() // gRPC would wait until reading fails, too

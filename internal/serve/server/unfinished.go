@@ -8,6 +8,7 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/tap"
 )
 
@@ -17,8 +18,8 @@ import (
 const (
 	// maxHeldBytes limits the bytes received since the oldest unfinished request of each
 	// connection, and the bytes of untaken answers and errors, of all connections together. Each unfinished
-	// request counts maxHeaderBytes in addition, and each untaken answer untakenBytes. Beyond the
-	// limit, the connection with the most bytes is closed.
+	// request counts maxHeaderBytes in addition, each untaken answer untakenBytes, and each error
+	// maxHeaderBytes. Beyond the limit, the connection with the most bytes is closed.
 	maxHeldBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
 	// messageTimeout is how long the first message of a call may take; clients send it at once.
 	// Afterwards, the connection is closed.
@@ -39,9 +40,16 @@ type unfinishedKey struct{}
 func (s *Server) beginRequest(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := infoOf(ctx).conn
 	r := &unfinished{conn: c}
-	c.all.change(c, func() { r.element = c.unfinished.PushBack(c.received) })
+	c.all.change(c, func() {
+		c.unbegun--
+		r.element = c.unfinished.PushBack(c.received)
+	})
 	r.late = time.AfterFunc(messageTimeout, func() { c.closeFor("a request takes too long to arrive") })
-	r.unwatch = context.AfterFunc(ctx, r.remove)
+	r.unwatch = context.AfterFunc(ctx, func() {
+		r.remove()
+		err := ctx.Err()
+		c.countError(ctx, &err)
+	})
 	return context.WithValue(ctx, unfinishedKey{}, r), nil
 }
 
@@ -103,4 +111,38 @@ func (c *conn) closeFor(reason string) {
 		c.all.log.Warn("closing a connection", "reason", reason)
 	}
 	c.Close() // an error doesn't matter: nobody uses it any more
+}
+
+// frames finds the requests in the HTTP/2 frames that a client sends.
+type frames struct {
+	header    []byte // the first bytes of a frame, at most frameHeaderBytes
+	left      int    // bytes to come of the frame's payload, or of the connection's preface
+	isRequest bool   // the headers of a request end with the frame
+}
+
+const frameHeaderBytes = 9
+
+// countRequests returns the number of requests whose headers end in the next bytes.
+func (f *frames) countRequests(data []byte) (count int64) {
+	for len(data) > 0 {
+		if f.left > 0 {
+			n := min(f.left, len(data))
+			f.left, data = f.left-n, data[n:]
+		} else {
+			f.header, data = append(f.header, data[0]), data[1:]
+			if len(f.header) < frameHeaderBytes {
+				continue
+			}
+			f.left = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
+			kind := http2.FrameType(f.header[3])
+			f.isRequest = (kind == http2.FrameHeaders || kind == http2.FrameContinuation) &&
+				http2.Flags(f.header[4]).Has(http2.FlagHeadersEndHeaders)
+			f.header = f.header[:0]
+		}
+		if f.left == 0 && f.isRequest {
+			f.isRequest = false
+			count++
+		}
+	}
+	return count
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,16 +56,23 @@ func (s *slow) must(err error) {
 	}
 }
 
-// begin sends the headers of a call, and the header of its message of length bytes, at most 255.
-func (s *slow) begin(stream uint32, method string, length byte) {
+// headers sends the headers of a call.
+func (s *slow) headers(stream uint32, method string, more ...[2]string) {
 	s.t.Helper()
 	var headers bytes.Buffer
 	encoder := hpack.NewEncoder(&headers)
-	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
-		{"content-type", "application/grpc"}, {"te", "trailers"}} {
+	usual := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"}}
+	for _, field := range append(usual, more...) {
 		s.must(encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 	}
 	s.must(s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: headers.Bytes(), EndHeaders: true}))
+}
+
+// begin sends the headers of a call, and the header of its message of length bytes, at most 255.
+func (s *slow) begin(stream uint32, method string, length byte) {
+	s.t.Helper()
+	s.headers(stream, method)
 	s.must(s.WriteData(stream, false, []byte{0, 0, 0, 0, length}))
 }
 
@@ -238,4 +246,34 @@ func TestFinishedRequests(t *testing.T) {
 		client.Close()
 		r.end()
 	})
+}
+
+// Requests are found wherever the pieces end in which they come.
+func TestCountRequests(t *testing.T) {
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&sent, nil)
+	for _, err := range []error{
+		framer.WriteSettings(),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("headers"), EndHeaders: true}),
+		framer.WriteData(1, true, make([]byte, 1000)),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte("headers")}),
+		framer.WriteContinuation(3, false, []byte("more")),
+		framer.WriteContinuation(3, true, nil),
+		framer.WritePing(true, [8]byte{1, 2, 3, 4, 5}),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 5, BlockFragment: []byte("headers"), EndHeaders: true, EndStream: true}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size := 1; size <= sent.Len(); size++ {
+		f, count := frames{left: len(http2.ClientPreface)}, int64(0)
+		for piece := range slices.Chunk(sent.Bytes(), size) {
+			count += f.countRequests(piece)
+		}
+		if count != 3 {
+			t.Errorf("in pieces of %d bytes, %d requests", size, count)
+		}
+	}
 }

@@ -76,10 +76,11 @@ func (c *conn) owe(bytes int64) {
 	})
 }
 
-// countError counts the error of a call, until gRPC has written it. The errors of canceled calls are dropped.
-// They count as much as headers: the status is in them twice, with texts of up to 2 KiB.
+// countError counts the error of a call, until gRPC has written it. An error counts as much as headers: the
+// status is in it twice, with texts of up to 2 KiB. gRPC drops the error of a canceled call, but keeps the
+// call's headers while a write to the client doesn't end.
 func (c *conn) countError(ctx context.Context, err *error) {
-	if *err != nil && ctx.Err() == nil {
+	if *err != nil && (ctx.Err() == nil || c.isWriting.Load()) {
 		c.all.change(c, func() { c.untakenErrors += maxHeaderBytes })
 	}
 }

@@ -112,17 +112,43 @@ func TestAnswersCountBeforeTheyAreEncoded(t *testing.T) {
 	}
 }
 
-// Errors that clients don't take are bounded, also if the clients reset their calls.
+// Errors that clients don't take are bounded, also if the clients reset their calls, or send malformed ones.
 func TestUntakenErrorsAreBounded(t *testing.T) {
-	for name, reset := range map[string]bool{"ended calls": false, "reset calls": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range []string{"ended", "reset", "canceled", "malformed"} {
+		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var number atomic.Int64 // makes each text another one: HTTP/2 compresses repeated texts to a byte
-				r := start(t, func(context.Context, string) (string, error) {
-					return "", status.Error(codes.NotFound, fmt.Sprint(number.Add(1), strings.Repeat("x", 2000)))
+				const taken, fitting = 40, 60 // the connection takes less than 40 errors
+				var failed atomic.Int64
+				r := start(t, func(ctx context.Context, said string) (string, error) {
+					if kind == "canceled" && said == "" && failed.Load() > taken {
+						<-ctx.Done()
+					}
+					// HTTP/2 would compress a text that is repeated to a byte.
+					return "", status.Error(codes.NotFound, fmt.Sprint(failed.Add(1), strings.Repeat("x", 2000)))
 				})
-				const fitting = 60
 				r.server.connections.maxHeldBytes = fitting * maxHeaderBytes
+				untaken := r.deaf()
+				r.wantConnections(1)
+				calls := uint32(0)
+				for ; r.server.Connections() == 1 && calls < 3*fitting; calls++ {
+					id := 2*calls + 1
+					if kind == "malformed" {
+						untaken.headers(id, sayMethod, [2]string{"x-bin", strings.Repeat("\xff", 1100)})
+					} else {
+						untaken.call(id, sayMethod)
+					}
+					untaken.flush()
+					if isOpen := r.server.Connections() == 1; isOpen && (kind == "reset" || kind == "canceled") {
+						untaken.must(untaken.WriteRSTStream(id, http2.ErrCodeCancel))
+					}
+				}
+				r.wantConnections(0)
+				if calls <= fitting {
+					t.Errorf("the connection was closed after %d calls", calls)
+				}
+				if got := len(r.logged("take too much memory")); got != 1 {
+					t.Errorf("%d log lines, want 1", got)
+				}
 				client := r.dial()
 				for range 10 * fitting { // this client takes its errors
 					_, err := say(t.Context(), client, "hello")
@@ -132,25 +158,6 @@ func TestUntakenErrorsAreBounded(t *testing.T) {
 				if got := r.server.connections.heldBytes; got != 0 {
 					t.Errorf("after errors were taken, %d bytes count", got)
 				}
-				untaken := r.deaf()
-				r.wantConnections(2)
-				calls := uint32(0)
-				for ; r.server.Connections() == 2 && calls < 3*fitting; calls++ {
-					untaken.call(2*calls+1, sayMethod)
-					untaken.flush()
-					if reset && r.server.Connections() == 2 {
-						untaken.must(untaken.WriteRSTStream(2*calls+1, http2.ErrCodeCancel))
-					}
-				}
-				r.wantConnections(1)
-				if calls <= fitting {
-					t.Errorf("the connection was closed after %d calls", calls)
-				}
-				if got := len(r.logged("take too much memory")); got != 1 {
-					t.Errorf("%d log lines, want 1", got)
-				}
-				_, err := say(t.Context(), client, "hello")
-				wantCode(t, err, codes.NotFound)
 				client.Close()
 				r.end()
 			})
