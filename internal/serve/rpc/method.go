@@ -64,7 +64,7 @@ func unary[Request, Response proto.Message](handle func(context.Context, Request
 }
 
 // maxRuns limits the runs of a shared method, with different requests, at one time: see shared.
-const maxRuns = 4
+const maxRuns = 16
 
 // shared is unary for a long answer. Concurrent calls with the same request share one run and one response,
 // however many calls a client makes. A run begins after the calls that share it, and may outlast them.
