@@ -8,11 +8,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What a machine can't run is skipped elsewhere, with exit code 77. Here that is a failure.
 export SKIPPED=1
 
-# -trimpath: what is compiled in one folder isn't compiled again in another. -tags: tests have the code that
-# the programs have, and share the compiled packages with them. -vet=off: .ci/change and .ci/generated run go vet,
-# which has all that go test would vet again.
+# -trimpath: what is compiled in one folder isn't compiled again in another. -tags and CGO_ENABLED: tests have the
+# code that the programs have, and share the compiled packages with them. -vet=off: .ci/change and .ci/generated run
+# go vet, which has all that go test would vet again.
 GOFLAGS="${GOFLAGS-} -trimpath -vet=off -tags=$(cat cmd/build-tags)"
-export GOFLAGS
+export GOFLAGS CGO_ENABLED=0
 
 # need PACKAGE... installs Debian's packages that aren't there. Root only. The lanes of .ci/run take turns.
 need() {
@@ -59,7 +59,7 @@ as_plain_user() {
 	rm -f "$scratch/go-build/trim.txt"
 	find "$scratch/go-build" -type d -exec chown csi-proxy-ci: {} +
 	setpriv --reuid csi-proxy-ci --regid csi-proxy-ci --init-groups env -i -C "$scratch/copy" PATH="$PATH" \
-		HOME="$(getent passwd csi-proxy-ci | cut -d: -f6)" GOFLAGS="$GOFLAGS -count=1" GOCACHE="$scratch/go-build" \
-		TMPDIR="$(echo "$scratch"/temporary*/0*)" "$@" || return
+		HOME="$(getent passwd csi-proxy-ci | cut -d: -f6)" GOFLAGS="$GOFLAGS -count=1" CGO_ENABLED=$CGO_ENABLED \
+		GOCACHE="$scratch/go-build" TMPDIR="$(echo "$scratch"/temporary*/0*)" "$@" || return
 	rm -rf "$scratch"
 }
