@@ -107,7 +107,7 @@ test-kubelet: ## test the example driver under a real kubelet
 
 test-windows: ## test the Windows programs under Wine, if there is Wine
 	test/wine/test-windows
-	test/driver/lab/test
+	test/driver/lab/test life
 
 lint: ## check formatting, vet for Linux and Windows, staticcheck
 	tools/lint
