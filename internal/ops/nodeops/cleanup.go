@@ -32,7 +32,7 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftover
 		if remove && m.LeftoverReason != "" {
 			owner := s.ownerOfMount(m)
 			if owner != "" {
-				one.Error = "its removal has not ended in time"
+				one.Error = "its removal has not ended in time" // replaced when the removal ends
 			}
 			toRemove, owners = append(toRemove, len(all.Mounts)), append(owners, owner)
 		}

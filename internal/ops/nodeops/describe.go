@@ -19,13 +19,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Hardware returns the disks that match a selector, ignoring the iSCSI target, ordered by number.
-// Each disk has the hardware details that the selector compares, and nothing of the contents. If no
-// disk matches, or the selector names an iSCSI target, Hardware returns all disks. The result
-// always includes silent disks with a known number, with an Error.
+// Hardware returns the disks that match a selector, ordered by number. Each disk has the hardware
+// details that the selector compares, and nothing of the contents. If no disk matches, or the selector
+// names an iSCSI target, Hardware returns all disks: the caller compares the targets. The result always
+// includes silent disks with a known number, with an Error.
 func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	byTarget := wanted.ISCSI != nil
-	wanted.ISCSI = nil // disks don't report their targets: the caller filters by target
+	wanted.ISCSI = nil // disks don't report their targets
 	asked := detailsFor(wanted)
 	answers, err := d.eachDisk(ctx, &d.queries.hardware, asked,
 		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
@@ -297,7 +297,7 @@ func noted(note *string, err error) error {
 }
 
 // explainOffline fills in the reason why matching disks are offline. An offline disk may be a copy
-// of another disk. If the selector is zero, all already has the ids of all disks; otherwise
+// of another disk. For a zero selector, the list `all` has the ids of every disk. For another selector,
 // explainOffline asks the node's disks for their ids.
 func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted csiproxy.Selector) error {
 	for i := range all {

@@ -26,8 +26,7 @@ import (
 // diskOptions configure the operations.
 type diskOptions struct {
 	// AllowRecognizedData lets PartitionDisk overwrite data that it recognises as another system's.
-	// Default: PartitionDisk refuses. A volume with a file system known to Windows is always
-	// refused.
+	// Default: PartitionDisk refuses.
 	AllowRecognizedData bool
 	// RefuseClones keeps a disk offline if its ids are those of an online disk, as with a snapshot
 	// next to its original. Default: Windows gives the copy new ids.
@@ -61,7 +60,7 @@ const DefaultSilentDiskTimeout = 5 * time.Second
 // of the queries of all disks.
 type SharedDisks struct {
 	log      *slog.Logger
-	all      *devices // the disks
+	disks    *devices
 	adapters *devices
 }
 
@@ -83,7 +82,7 @@ func newSharedDisks(o sharedDiskOptions) *SharedDisks {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
 	return &SharedDisks{log: o.Logger,
-		all:      newDevices(win.InterfaceClassDisk, o, o.OnSkippedDisks),
+		disks:    newDevices(win.InterfaceClassDisk, o, o.OnSkippedDisks),
 		adapters: newDevices(win.InterfaceClassStoragePort, o, nil)}
 }
 
@@ -101,7 +100,7 @@ type Disks struct {
 func newDisks(sys win.System, o diskOptions) *Disks {
 	d := &Disks{sys: sys, options: o}
 	d.queries.init(d)
-	d.rescans.Timeout = scanTimeout(d.options.Shared.all.timeout)
+	d.rescans.Timeout = scanTimeout(d.options.Shared.disks.timeout)
 	return d
 }
 
@@ -115,9 +114,8 @@ func (d *Disks) OwnerHas(disks string) string {
 
 // scanTimeout returns how long a rescan or a query may take, given the timeout for one silent
 // device. The time has three equal parts: for silent adapters, for silent disks, and for Windows to
-// find disks. A rescan that takes longer is hanging: in Windows' list
-// of disks or in the device tree. Calls that stage a volume then fail at the timeout, before their
-// deadlines.
+// find disks. A rescan that takes longer is hanging: in Windows' list of disks or in the device tree.
+// Calls that stage a volume then fail at the timeout, before their deadlines.
 func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
 
 // diskObject names the disk in errors.
@@ -348,11 +346,11 @@ func (d *Disks) Volumes(ctx context.Context, h *usage.LockedDisk) (volumes opend
 // DirectoriesOf returns the directories at which volumes are mounted, sorted.
 func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
-		mountPath, err := d.options.Users.MountedAt(ctx, name)
+		mounted, err := d.options.Users.MountedAt(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, usage.Directories(mountPath)...)
+		paths = append(paths, usage.Directories(mounted)...)
 	}
 	slices.Sort(paths)
 	return paths, nil

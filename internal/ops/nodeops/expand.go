@@ -26,7 +26,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	if err != nil {
 		return expanded, err
 	}
-	var rescan time.Time
+	var nextRescan time.Time
 	interval := firstRescan
 	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
 	grown := false
@@ -40,8 +40,8 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 			break
 		}
 		grown = expanded.DiskSizeBytes >= r.DiskSizeBytes
-		if now := time.Now(); !grown && timeout >= 0 && !now.Before(rescan) {
-			rescan, interval = now.Add(interval), 2*interval
+		if now := time.Now(); !grown && timeout >= 0 && !now.Before(nextRescan) {
+			nextRescan, interval = now.Add(interval), 2*interval
 			err = s.Disks.RescanAdapters(ctx)
 		}
 	}
@@ -68,8 +68,8 @@ func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *
 }
 
 // grow grows a volume as far as its disk allows. It sets size to the volume's new size, and grown
-// if the new size exceeds the old size. If size is 0, grow first asks for the old size. A failed
-// attempt leaves the old size, and the next attempt also counts the growth of the failed attempt.
+// if the new size exceeds the old size. If size is 0, grow first asks for the old size. If
+// grow fails, size stays the old size: the next attempt then notices the growth of both attempts.
 func (s *Staging) grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	size *int64, grown *bool) error {
 	if *size == 0 {

@@ -26,7 +26,8 @@ type filesystemOptions struct {
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share one Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node,
+	// or of a driver, share one Locker.
 	Locks *usage.Locker
 }
 

@@ -29,30 +29,30 @@ func (s *Staging) findAndLock(ctx context.Context, wanted csiproxy.Selector, tim
 	if err != nil {
 		return nil, err
 	}
-	one, err := s.Locks.LockDisk(ctx, n)
+	candidate, err := s.Locks.LockDisk(ctx, n)
 	if err != nil {
 		return nil, onDisk(n, err)
 	}
 	defer func() { // also after a panic
 		if lockedDisk == nil {
-			one.Release()
+			candidate.Release()
 		}
 	}()
-	_, meant, err := s.isMeant(ctx, wanted, one.Disk)
+	_, meant, err := s.isMeant(ctx, wanted, candidate.Disk)
 	if err == nil && !meant {
-		err = opendisk.OtherDiskError(fmt.Sprintf("the number %d now belongs to another disk", n), one.Hardware)
+		err = opendisk.OtherDiskError(fmt.Sprintf("the number %d now belongs to another disk", n), candidate.Hardware)
 	}
 	if err != nil {
 		return nil, onDisk(n, err)
 	}
-	return one, nil
+	return candidate, nil
 }
 
 // find returns the number of the disk that a selector means. While no disk matches, find waits, for
 // at most timeout, and has Windows rescan for new disks.
 func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (csiproxy.DiskNumber, error) {
 	var all, matching []csiproxy.Disk
-	var rescan time.Time
+	var nextRescan time.Time
 	interval := firstRescan
 	ask := func() (bool, error) {
 		hardware, err := s.Disks.Hardware(ctx, wanted)
@@ -78,12 +78,12 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		} // without notices, arrived is nil, and polling alone finds the disk
 		polling := operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived}
 		for err == nil && !found && polling.Next(ctx) {
-			if now := time.Now(); !now.Before(rescan) {
+			if now := time.Now(); !now.Before(nextRescan) {
 				scan := s.Disks.Rescan
-				if rescan.IsZero() { // only later rescans may take in the whole device tree
+				if nextRescan.IsZero() { // only later rescans may take in the whole device tree
 					scan = s.Disks.RescanAdapters
 				}
-				rescan, interval = now.Add(interval), 2*interval
+				nextRescan, interval = now.Add(interval), 2*interval
 				err = scan(ctx)
 			}
 			if err == nil {
@@ -179,9 +179,9 @@ func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
 	h *opendisk.Disk) (described csiproxy.Disk, meant bool, _ error) {
 	described, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
-		one := []csiproxy.Disk{described}
-		err = s.addTargets(ctx, one, s.Initiator.LUNs)
-		described = one[0]
+		disks := []csiproxy.Disk{described}
+		err = s.addTargets(ctx, disks, s.Initiator.LUNs)
+		described = disks[0]
 	}
 	return described, err == nil && wanted.Matches(described), err
 }

@@ -77,9 +77,9 @@ const (
 )
 
 // VolumeUse returns how full the PersistentVolumes are that CSI drivers have staged and published,
-// and the number of omitted volumes: those beyond the first 250, and silent volumes. VolumeUse asks
-// a volume only if the volume's disk has just answered and no call on the volume hangs. The names
-// come from kubelet's directories.
+// and the number of the volumes left out: beyond the first 250, silent, offline or not readable.
+// VolumeUse asks a volume only if the volume's disk has just answered and no call on the volume
+// hangs. The names come from kubelet's directories.
 func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut int, _ error) {
 	links, _, err := n.groups.Users.AllLinks(ctx) // Links tells of an incomplete search
 	if err != nil {
@@ -95,6 +95,7 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 			owners[f.number] = f.driver
 		}
 	}
+	found := 0
 	var asked []usage.VolumeUse
 	byDriver, known := make(map[string][]int), make(map[string]bool)
 	for l := range links.All() {
@@ -108,8 +109,8 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 		if name == "" || id == "" || len(series) > longestNames || known[driver+id] || known[series] {
 			continue
 		}
-		known[driver+id], known[series] = true, true // of one driver, since another one may plant the volume
-		if leftOut++; leftOut <= mostVolumes {
+		known[driver+id], known[series] = true, true // ids by driver: another driver may plant the volume
+		if found++; found <= mostVolumes {
 			byDriver[driver] = append(byDriver[driver], len(asked))
 			asked = append(asked, usage.VolumeUse{VolumeID: id, PersistentVolume: name, Driver: driver})
 		}
@@ -140,14 +141,14 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 		}
 		return true
 	})
-	return use, leftOut - len(use), ctx.Err()
+	return use, found - len(use), ctx.Err()
 }
 
 // Links returns the number of links in the allowed directories that lead to nothing, or to a
 // directory whose volume was unmounted. forgotten has the sorted paths of the remaining links that
-// kubelet has lost track of. If the search is incomplete, Links returns an error, but for a driver's own
-// directories: the driver could hide all other links. Links of drivers that stay silent count as leading
-// somewhere.
+// kubelet has lost track of. Links fails if the search is incomplete outside of the drivers' own
+// directories. Inside, an incomplete search is no error: a driver could otherwise hide all links. A
+// driver's link to a silent directory counts as leading somewhere.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {

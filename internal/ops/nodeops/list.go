@@ -154,8 +154,8 @@ func (shared *SharedDisks) location(ctx context.Context, h *opendisk.Disk) (l lo
 	return l, nil
 }
 
-// hasLUNs reports whether the LUN in a disk's SCSI address is meaningful. These disks have a SCSI
-// address too, whose LUN may equal that of a volume's disk:
+// hasLUNs reports whether the LUN in a disk's SCSI address is meaningful. It is not for these disks,
+// whose LUN may equal the LUN of a volume's disk:
 //   - a file attached as a disk, such as each container's scratch space on Windows Server 2019
 //   - an IDE disk, such as Azure's temporary disk on machines of generation 1
 //

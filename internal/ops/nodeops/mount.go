@@ -66,7 +66,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 // gives them access: the driver won't repeat the format call, because the volume is formatted.
 func (v *Volumes) Mount(ctx context.Context, _ *usage.LockedDisk, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
 	writers []string) (err error) {
-	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
+	reason, err := v.paths.ProtectsOffSystemDisks(ctx, v.sys, string(lockedVolume.ID))
 	if err != nil {
 		return err
 	}
@@ -248,9 +248,8 @@ func (v *Volumes) examineDirectory(ctx context.Context, walk *pathpolicy.Walk, p
 }
 
 // CheckMountable returns an error if a path is a file, a link or a directory with entries: nothing can
-// be mounted there.
-// mounted is the volume mounted at the path, "" if no volume is. CheckMountable tries a single
-// open, and succeeds for a missing path, even if a file is in place of a parent directory. Mount
+// be mounted there. mounted is the volume mounted at the path, "" if no volume is. CheckMountable tries
+// a single open, and succeeds for a missing path, even if a file is in place of a parent directory. Mount
 // repeats all checks, and finds such a file.
 func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, err error) {
 	walk := v.paths.Walk(v.sys)
@@ -424,7 +423,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 	switch to.Kind {
 	case pathpolicy.SharedDirectory:
 		return "", refuse("it leads to a share, and not to a volume of this node")
-	case pathpolicy.Nothing: // also for a link that leads nowhere: the link itself exists
+	case pathpolicy.Nothing: // nothing is at the path, or a link that leads nowhere; the link lies on a volume
 		exists, err := v.paths.Exists(ctx, v.sys, path)
 		if err != nil {
 			return "", err

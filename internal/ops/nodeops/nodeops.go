@@ -121,7 +121,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
 	whole := common.whole()
 	n.all = append(n.all, whole.calls)
-	if len(drivers) > 0 { // without drivers, a call that hangs in a list is refused in the other calls, too
+	if len(drivers) > 0 { // a call that hangs in a list is then refused in lists only
 		whole.lists = common.listCalls()
 		n.all = append(n.all, whole.lists)
 	}

@@ -184,7 +184,7 @@ func (d *Disks) inspect(ctx context.Context, h *usage.LockedDisk, layout *win.Dr
 			"clean the disk if nothing on it is needed")
 	}
 	if layout.Style == win.StyleGPT {
-		if _, err := dataPartition(layout); err != nil { // too small
+		if _, err := partitionsToAdd(layout); err != nil { // too small
 			return false, err
 		}
 		err := cmp.Or(h.Verify(ctx), h.VerifyLayout(ctx, layout))
@@ -263,7 +263,7 @@ func (d *Disks) writeTable(ctx context.Context, h *usage.LockedDisk, layout *win
 			return opendisk.ChangedError("it has a partition already")
 		}
 	}
-	partitions, err := dataPartition(layout)
+	partitions, err := partitionsToAdd(layout)
 	if err != nil {
 		return err
 	}
@@ -298,11 +298,11 @@ func (d *Disks) updateProperties(ctx context.Context, h *usage.LockedDisk) {
 	}
 }
 
-// dataPartition returns the partitions to add to a GPT without a data partition: the reserved
+// partitionsToAdd returns the partitions to add to a GPT without a data partition: the reserved
 // partition, if missing, and a data partition.
-func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
+func partitionsToAdd(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
-	// Like rufus, dataPartition sets the numbers. Unset, the volume's number could stay 0, which means
+	// Like rufus, partitionsToAdd sets the numbers. Unset, the volume's number could stay 0, which means
 	// the whole disk, until Windows reads the table again.
 	start, number := int64(0), uint32(0)
 	for _, p := range layout.Partitions { // at most the reserved partition, see hasPartition

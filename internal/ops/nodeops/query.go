@@ -48,11 +48,11 @@ type devices struct {
 	unawaited sync.Map // has the key unawaitedKey while a driver asks a device without waiting
 
 	mu    sync.Mutex
-	known map[string]known // by interface path, of the devices of the last query
+	known map[string]knowledge // by interface path, of the devices of the last query
 }
 
-// known is the knowledge about a device from earlier queries.
-type known struct {
+// knowledge is what earlier queries have learned about a device.
+type knowledge struct {
 	// number is the disk's number, nil if the disk has never answered with a number. A disk keeps
 	// its number until it leaves. A silent disk is therefore still listed, and watchers don't see
 	// the disk leave.
@@ -63,7 +63,7 @@ type known struct {
 	isOwnerKnown bool
 	// slowFor are the drivers that waited slowOwner or longer, and didn't learn the disk's owner. While
 	// the owner is unknown, these drivers no longer wait for the disk. A wait that a brief query ended
-	// doesn't count. Late calls of a driver make the disk slow for this driver only.
+	// doesn't count. If only this driver's calls were late, the disk is slow for this driver only.
 	slowFor []string
 	reason  string // why the last query skipped the device; "" otherwise
 	// scratch is when the device was last identified as a container's scratch disk. Queries don't
@@ -89,8 +89,8 @@ func newDevices(class winid.GUID, o sharedDiskOptions, onSkipped func(count int)
 	return &devices{class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
 }
 
-// queries are the questions of the node, or of a driver, to devices. Each question is asked in a
-// single function: see query.
+// queries are the questions of the node, or of a driver, to devices. Ask each question in one function
+// only, because callers with the same key share results: see query.
 type queries struct {
 	// Of the disks.
 	numbers      query
@@ -106,7 +106,7 @@ type queries struct {
 }
 
 func (q *queries) init(d *Disks) {
-	disks, adapters, driver := d.options.Shared.all, d.options.Shared.adapters, d.options.Driver
+	disks, adapters, driver := d.options.Shared.disks, d.options.Shared.adapters, d.options.Driver
 	q.numbers.init(d.options.Lists, disks, driver, othersTimeout)
 	q.states.init(d.options.Lists, disks, driver, othersTimeout)
 	q.ids.init(d.options.Lists, disks, driver, disks.timeout)
@@ -157,7 +157,8 @@ type found struct {
 // askFunc asks the device at a path.
 type askFunc func(ctx context.Context, path string) (found, error)
 
-// othersTimeout is the timeout of a query of all disks on behalf of a call about a single disk.
+// othersTimeout is the timeout of a brief query, such as a query of all disks on behalf of a call about
+// a single disk. Every query of the node waits at least so long for the disks of drivers.
 const othersTimeout = 200 * time.Millisecond
 
 // slowOwner is how long a disk may take to settle its owner before drivers stop waiting for the
@@ -191,10 +192,10 @@ func (q *query) all(ctx context.Context, key any, ask askFunc) ([]found, error) 
 
 // withoutScratch returns paths except those of known scratch disks, and the knowledge about these
 // scratch disks.
-func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]known) {
+func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]knowledge) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	scratch = make(map[string]known)
+	scratch = make(map[string]knowledge)
 	for _, path := range paths {
 		if t := d.known[path]; time.Since(t.scratch) < scratchTimeout {
 			scratch[path] = t
@@ -327,7 +328,7 @@ func isRefusedCall(err error) bool {
 // report logs newly skipped devices and devices no longer skipped, and passes the number of skipped
 // devices to onSkipped. Devices that have left are excluded. scratch are the devices left out of
 // the query.
-func (q *query) report(results []found, scratch map[string]known) {
+func (q *query) report(results []found, scratch map[string]knowledge) {
 	devices := q.devices
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
@@ -357,7 +358,7 @@ func (q *query) report(results []found, scratch map[string]known) {
 
 // mayBeOf reports whether a driver may own a device; true for all devices if driver is "", the
 // node. A slow adapter may have disks of the driver, but counts as another driver's.
-func (t known) mayBeOf(driver string) bool {
+func (t knowledge) mayBeOf(driver string) bool {
 	if driver == "" {
 		return true
 	}
@@ -371,17 +372,17 @@ func (t known) mayBeOf(driver string) bool {
 }
 
 // isOfAnother reports whether another driver owned the disk when the disk last answered.
-func (t known) isOfAnother(driver string) bool { return t.driver != "" && t.driver != driver }
+func (t knowledge) isOfAnother(driver string) bool { return t.driver != "" && t.driver != driver }
 
 // LogValue returns the number of the disk.
-func (t known) LogValue() slog.Value {
+func (t knowledge) LogValue() slog.Value {
 	if t.number == nil {
 		return slog.StringValue("unknown")
 	}
 	return slog.AnyValue(*t.number)
 }
 
-func skipped(devices map[string]known) (count int) {
+func skipped(devices map[string]knowledge) (count int) {
 	for _, t := range devices {
 		if t.reason != "" {
 			count++
@@ -396,7 +397,7 @@ func (d *Disks) Unnumbered() (path, reason string) {
 	if d.options.Driver != "" {
 		return "", "" // the device may be another driver's
 	}
-	all := d.options.Shared.all
+	all := d.options.Shared.disks
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for devicePath, t := range all.known {
@@ -408,11 +409,11 @@ func (d *Disks) Unnumbered() (path, reason string) {
 }
 
 // note updates the knowledge about a disk with change.
-func (d *devices) note(path string, change func(*known)) {
+func (d *devices) note(path string, change func(*knowledge)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
-		d.known = make(map[string]known)
+		d.known = make(map[string]knowledge)
 	}
 	state := d.known[path]
 	change(&state)
@@ -420,7 +421,7 @@ func (d *devices) note(path string, change func(*known)) {
 }
 
 // last returns the knowledge about a disk.
-func (d *devices) last(path string) known {
+func (d *devices) last(path string) knowledge {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.known[path]
@@ -444,8 +445,8 @@ func (d *Disks) askDisks(ctx context.Context, q *query, key any,
 	})
 }
 
-// eachDisk is askDisks without the results of three kinds of devices: those outside the scope of
-// operations (see openPath), disks that leave meanwhile, and silent disks of unknown number.
+// eachDisk is askDisks for the disks of the query's driver. It leaves out devices outside the scope of
+// operations (see openPath), disks that have left or aren't ready, and silent disks of unknown number.
 func (d *Disks) eachDisk(ctx context.Context, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	results, err := d.askDisks(ctx, q, key, ask)
@@ -475,9 +476,9 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	begun, isOwnerKnown := time.Now(), false
 	defer func() {
 		took := time.Since(begun)
-		isCut := ctx.Err() != nil && took < d.options.Shared.all.timeout // a brief query has ended first
+		isCut := ctx.Err() != nil && took < d.options.Shared.disks.timeout // a brief query has ended first
 		if !isOwnerKnown && !isCut && took >= slowOwner {
-			d.options.Shared.all.note(path, func(t *known) {
+			d.options.Shared.disks.note(path, func(t *knowledge) {
 				if !slices.Contains(t.slowFor, d.options.Driver) {
 					t.slowFor = append(slices.Clip(t.slowFor), d.options.Driver) // copied: queries may be reading it
 				}
@@ -498,7 +499,7 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	if err != nil || !isDisk(n) {
 		return nil, "", err
 	}
-	d.options.Shared.all.note(path, func(t *known) {
+	d.options.Shared.disks.note(path, func(t *knowledge) {
 		if t.number == nil || *t.number != n.DeviceNumber {
 			t.driver, t.isOwnerKnown, t.slowFor = "", false, nil // perhaps another disk
 		}
@@ -516,7 +517,7 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	return disk, driver, nil
 }
 
-// askOwner returns the driver that owns an open disk, and records a settled owner in options.Shared.all. If
+// askOwner returns the driver that owns an open disk, and records a settled owner in options.Shared.disks. If
 // the disk doesn't answer a question about its owner, isKnown is false, and the driver is from
 // the disk's last complete answers.
 func (d *Disks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) (driver string, isKnown bool, _ error) {
@@ -525,14 +526,14 @@ func (d *Disks) askOwner(ctx context.Context, path string, disk *opendisk.Disk) 
 		return "", false, err
 	}
 	if err != nil || disk.Hardware.DescriptorErr != nil {
-		return d.options.Shared.all.last(path).driver, false, nil
+		return d.options.Shared.disks.last(path).driver, false, nil
 	}
-	d.options.Shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown, t.slowFor = driver, true, nil })
+	d.options.Shared.disks.note(path, func(t *knowledge) { t.driver, t.isOwnerKnown, t.slowFor = driver, true, nil })
 	return driver, true, nil
 }
 
 // askScratch asks the disk at path, open as h, for its hardware, and reports whether the disk is a
-// container's scratch disk. It records scratch disks in shared.all.
+// container's scratch disk. It records scratch disks in shared.disks.
 func (shared *SharedDisks) askScratch(ctx context.Context, path string,
 	h win.DeviceHandle) (hardware opendisk.Hardware, scratch bool, err error) {
 	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
@@ -540,7 +541,7 @@ func (shared *SharedDisks) askScratch(ctx context.Context, path string,
 	}
 	scratch, err = opendisk.IsScratch(ctx, h, hardware.Descriptor)
 	if scratch {
-		shared.all.note(path, func(t *known) { t.scratch = time.Now() })
+		shared.disks.note(path, func(t *knowledge) { t.scratch = time.Now() })
 	}
 	return hardware, scratch, err
 }

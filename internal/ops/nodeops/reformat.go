@@ -46,7 +46,7 @@ func (v *Volumes) probeReusable(ctx context.Context, id csiproxy.VolumeID) (isRe
 	if _, formatted, err := v.Information(ctx, id); err != nil || !formatted {
 		return false, err
 	}
-	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(id))
+	reason, err := v.paths.ProtectsOffSystemDisks(ctx, v.sys, string(id))
 	if err != nil {
 		return false, err
 	}

@@ -42,7 +42,8 @@ type limits struct {
 	// removals is how many entries one call removes. A pod may make files as fast as the call
 	// removes them.
 	removals int
-	// listed is how many entries of the directories above the current entries stay in memory.
+	// listed is how many entries stay in memory: listed and not yet removed, while the directories
+	// below are removed.
 	listed int
 	// depth is how deep directories may be nested: each level takes a handle and a few KiB of
 	// memory. A path in Windows has at most 16,384 names.

@@ -42,8 +42,8 @@ func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 
 // scan has Windows search for new disks. With tree, if the adapters find nothing, Windows
 // re-enumerates the whole device tree: a new disk may come with an adapter of its own, as NVMe
-// disks do. The whole tree costs more, and includes starting devices that the administrator left
-// unstarted. A driver waits only for its own disks.
+// disks do. A search of the whole tree costs more, and also starts devices that the administrator left
+// unstarted. In the end, a driver waits only for disks that may be its own.
 func (d *Disks) scan(ctx context.Context, tree bool) error {
 	before, err := d.options.Lists.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
@@ -79,12 +79,13 @@ const (
 )
 
 // ReenumerateAdapters makes each storage adapter ask its bus again. Windows then finds logical units
-// that came or went without a notice. ReenumerateAdapters skips refusing and silent adapters. If all adapters refuse, it returns the
-// error of one of them. A driver doesn't wait for slow adapters: a disk there may arrive later.
+// that came or went without a notice. ReenumerateAdapters skips refusing and silent adapters. If all
+// adapters refuse, it returns the error of one of them. A driver doesn't wait for slow adapters: a disk
+// there may arrive later.
 func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 	adapters := &d.queries.reenumerations
 	asked, err := adapters.all(ctx, nil, func(ctx context.Context, path string) (found, error) {
-		noteSlow := func() { adapters.devices.note(path, func(t *known) { t.slow = time.Now() }) }
+		noteSlow := func() { adapters.devices.note(path, func(t *knowledge) { t.slow = time.Now() }) }
 		defer time.AfterFunc(adapterTimeout, noteSlow).Stop()
 		return found{}, d.options.Lists.ReenumerateDevice(ctx, path)
 	})

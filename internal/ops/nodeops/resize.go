@@ -27,8 +27,8 @@ const (
 	tolerance = 20 << 20
 	// mbrSectors is how many sectors an MBR can address.
 	mbrSectors = 1 << 32
-	// extendTimeout is how much later than the partition table the file system may learn of the new
-	// end of its partition. No source confirms such a delay.
+	// extendTimeout is how long to retry while Windows refuses the new size of the file system: perhaps
+	// the file system learns of the new end of its partition late. No source confirms such a delay.
 	extendTimeout  = 5 * time.Second
 	extendInterval = 100 * time.Millisecond
 )
@@ -58,7 +58,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 }
 
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0, Grow grows the
-// volume as far as the disk allows. obstacle is what keeps the volume from the size, or from the
+// volume as far as the disk allows. obstacle says why the volume can't reach the size, or can't get all
 // free space of its disk; the volume stays usable.
 func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	sizeBytes int64) (obstacle, _ error) {
@@ -94,8 +94,8 @@ func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csi
 		return nil, err
 	}
 	defer h.Close()
-	dirty, err := v.growFileSystem(ctx, h, dv, info.FileSystem, p.partition.Length)
-	return cmp.Or(dirty, p.obstacle), err
+	checkNeeded, err := v.growFileSystem(ctx, h, dv, info.FileSystem, p.partition.Length)
+	return cmp.Or(checkNeeded, p.obstacle), err
 }
 
 // diskVolume is a volume with its disk and its extent there.
@@ -110,9 +110,9 @@ type diskVolume struct {
 // disk: the class driver reports the capacity to the partition manager (Windows-driver-samples,
 // classpnp/src/class.c).
 func refreshSize(ctx context.Context, h *opendisk.Disk) error {
-	err := h.UpdateDriveSize(ctx)
+	err := h.UpdateDriveSize(ctx) // a bus with fixed disk sizes may lack the call
 	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
-		return err // a bus with fixed disk sizes may lack the call, which is harmless
+		return err
 	}
 	return h.UpdateProperties(ctx)
 }
@@ -165,6 +165,7 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	p.partition = partition
 	room := roomFor(layout, partition, geometry)
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
+	// Perhaps Windows still ends the table at the disk's old end, and only this end limits the partition.
 	hasOldEnd := layout.Style == win.StyleGPT && geometry.DiskSize-usableEnd > tolerance
 	reachesEnd := room.length+partition.StartingOffset > usableEnd-minimumGrowth
 	needsMore := sizeBytes == 0 || sizeBytes > room.length
@@ -208,7 +209,7 @@ func partitionAt(l *win.DriveLayout, e win.DiskExtent) (win.Partition, bool) {
 // room is how far a partition can grow.
 type room struct {
 	length  int64  // the largest possible length, in whole MiB
-	blocked string // what ends the room before the end of the disk, as the end of a sentence; "" for the end of the disk
+	blocked string // the obstacle before the end of the disk, as text to append to an error; "" if there is none
 	free    int64  // free space at the end of the disk that the partition can't get
 }
 
@@ -251,9 +252,9 @@ func (r room) obstacle() error {
 }
 
 // growFileSystem makes the file system of the open volume h as large as its partition, except if
-// Windows wants to check the file system: then dirty says so.
+// Windows wants to check the file system: then checkNeeded says so.
 func (v *Volumes) growFileSystem(ctx context.Context, h win.DeviceHandle, dv diskVolume, fileSystem string,
-	partitionLength int64) (dirty, _ error) {
+	partitionLength int64) (checkNeeded, _ error) {
 	data, err := h.FileSystemData(ctx, fileSystem)
 	if err != nil {
 		return nil, err

@@ -19,9 +19,9 @@ import (
 
 // StageShare implements [csiproxy.StorageOperations].
 //
-// A mapping is removed with the last link to its share. The count comes from the links in the
-// allowed directories themselves, and is therefore correct after a crash, too. Every call that
-// makes or counts such links locks the share meanwhile.
+// A mapping is removed with the last link to its share. CSI Proxy counts the links that exist in the
+// allowed directories. The count is therefore correct after a crash, too. Every call that makes or
+// counts such links locks the share meanwhile.
 func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
 	defer s.options.Observer.End("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
 	wanted, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)

@@ -64,7 +64,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		staged.VolumeID = volume.ID
 		formatted := false
 		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, fileSystem, r)
-		staged.Formatted = staged.Formatted || formatted // use may run again: stays true if an earlier run has formatted
+		staged.Formatted = staged.Formatted || formatted // an earlier run of this function may have formatted
 		if err != nil {
 			return err
 		}
@@ -380,7 +380,8 @@ func (s *Staging) mountAtStagingPath(ctx context.Context, lockedDisk *usage.Lock
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	})
-	// StageVolume never stages a volume at two paths: beside this path, the others come from MountVolume, and may stay.
+	// StageVolume never stages a volume at two paths. If the volume is staged here, its other mount points come from
+	// MountVolume, and may stay.
 	if len(stagedAt) > 0 && !isStagedHere {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(stagedAt[0]))

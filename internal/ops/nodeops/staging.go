@@ -32,7 +32,7 @@ type Groups struct {
 	Initiator *initiator.Initiator
 }
 
-// stagingOptions configure the tasks.
+// stagingOptions configure Staging.
 type stagingOptions struct {
 	// Logger gets each change of the node, and problems that an operation tolerates.
 	Logger *slog.Logger
@@ -70,7 +70,7 @@ func newSharedStaging(drivers []string) *SharedStaging {
 		connecting: make(map[connection]int), checking: make(map[volumeCheck]time.Time)}
 }
 
-// Staging is the tasks on one node, or of one driver. All methods may be called concurrently.
+// Staging has the tasks of csiproxy.StorageOperations, on one node or of one driver. All methods may be called concurrently.
 type Staging struct {
 	Groups
 	*SharedStaging

@@ -26,16 +26,16 @@ func (d *Disks) States(ctx context.Context) (online []csiproxy.DiskNumber, offli
 	return online, offline, err
 }
 
-// AllOnline reports whether all disks are online that may have a volume of a driver, or a volume
-// without a driver if driver is "". A silent disk may be offline, and AllOnline returns the disk's
-// error.
+// AllOnline reports whether each disk that may have a volume of a driver is online; with driver "", each
+// disk that may have a volume without a driver. A silent disk may be offline, and AllOnline returns the
+// disk's error.
 func (d *Disks) AllOnline(ctx context.Context, driver string) (bool, error) {
 	results, err := d.askStates(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, f := range results {
-		last := d.options.Shared.all.last(f.path)
+		last := d.options.Shared.disks.last(f.path)
 		if !last.mayBeOf(d.options.Driver) || last.isOfAnother(driver) {
 			continue
 		}

@@ -130,7 +130,7 @@ func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err e
 }
 
 // list is ListVolumes. With leftovers, the list also counts as incomplete if some mount can't be
-// classified as a leftover or as in use.
+// classified as a leftover or as in use, and a mapping of another program may be a leftover.
 func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.VolumeList, _ error) {
 	links, incomplete, err := s.Users.AllLinks(ctx)
 	if err != nil {
@@ -173,8 +173,8 @@ func incompleteReason(links, mappings, undecided error) string {
 	return strings.Join(texts, "; ")
 }
 
-// markGone marks the mounts, at the links found, of volumes that have left the node and have no
-// links: leftovers of ended pods. It skips mounts outside of kubelet's staging paths, since an
+// markGone marks leftovers of ended pods: mounts whose volume has left the node, and to which no link
+// leads. mounts[i] is at found[i]. markGone skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is the reason why some mount can't be classified.
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []*pathpolicy.FoundLink,
 	links usage.FoundLinks, incomplete usage.Incomplete) (undecided, _ error) {
@@ -207,8 +207,9 @@ func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found [
 // listedAtOnce is how many volumes and shares a list asks concurrently.
 const listedAtOnce = 16
 
-// askByOwner calls ask, for a driver or the node, with each owner's object 0 to len(owners)-1, at most atOnce of
-// an owner at the same time, and runs take one at a time. The node waits for all objects without a driver, and at most
+// askByOwner calls ask for the objects 0 to len(owners)-1, on behalf of a driver or, with "", of the node.
+// owners[i] is the owner of object i. At most atOnce calls for the same owner run concurrently. The functions
+// that the calls return run one at a time. The node waits for all objects without a driver, and at most
 // silentVolumeTimeout for those of drivers. A driver has only its own objects, and waits for all.
 func askByOwner(ctx context.Context, driver string, owners []string, atOnce int,
 	ask func(ctx context.Context, i int) (take func(), _ error)) error {
@@ -314,11 +315,11 @@ func (s *Staging) mounted(ctx context.Context, l *pathpolicy.FoundLink, all usag
 	return m, ctx.Err()
 }
 
-// unusedMappings returns the mappings without a staged path, by Windows' names for the mappings.
-// Such a mapping is a leftover if CSI Proxy has made it for a staged path, and no file on its share
-// is open. With leftovers, a mapping made by another program is also a leftover if the server
-// refuses the mapping: a refused mapping keeps the server from accepting other credentials. If
-// Windows leaves some of these questions unanswered, unusedMappings returns an error.
+// unusedMappings returns the mappings without a staged path, with their names in Windows. Such a
+// mapping is a leftover if CSI Proxy has made it for a staged path, and no file on its share is
+// open. With leftovers, a mapping made by another program is also a leftover if the server refuses
+// the mapping: a refused mapping keeps the server from accepting other credentials. If Windows
+// leaves some of these questions unanswered, unusedMappings returns an error.
 func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 	incomplete usage.Incomplete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
 	mappings, err := s.Mappings.Mapped(ctx)

@@ -70,8 +70,8 @@ func (s *Staging) addConnecting(owners []string, target csiproxy.IQN, n int) {
 }
 
 // isConnecting reports whether disks of a target are being staged for one of the owners. A driver
-// may name any target, but has only targets at its own portals. Staging by one driver is therefore
-// irrelevant to another driver's target of the same name.
+// may name any target, but reaches only the targets at its own portals. One driver's staging is
+// therefore irrelevant to another driver's target of the same name.
 func (s *Staging) isConnecting(owners []string, target csiproxy.IQN) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,7 +56,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 		return locked, err
 	}
 	defer func() {
-		if locked.Device == nil || err != nil {
+		if locked.Device == nil || err != nil { // also after a panic
 			h.Close() // releases the lock; a no-op for a closed handle
 		}
 	}()

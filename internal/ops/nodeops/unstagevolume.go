@@ -37,8 +37,8 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return result, err
 	}
 	if found.isShare && request.Disk.IsZero() {
-		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
-		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
+		unstaged, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
+		return csiproxy.UnstagedVolume{Unmounted: unstaged.Unlinked, Unmapped: unstaged.Unmapped}, err
 	}
 	var target csiproxy.ISCSISelector // provides the volume's disk
 	if found.volume != "" {
@@ -99,14 +99,14 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 func (s *Staging) finishWithoutUnmount(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	mounted csiproxy.VolumeID) error {
 	if !request.Disk.IsZero() {
-		stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
+		mountedNow, err := s.Volumes.MountedAtPath(ctx, stagingPath)
 		if err != nil {
 			return err
 		}
-		if stillMounted != "" && !stillMounted.Equal(mounted) {
+		if mountedNow != "" && !mountedNow.Equal(mounted) {
 			another := "another volume"
 			if !s.Paths.IsOfDriver() {
-				another = "volume " + string(stillMounted)
+				another = "volume " + string(mountedNow)
 			}
 			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call during this one; try again", another)
 		}
@@ -131,16 +131,16 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
-	var inUse error // for the log: names the processes using the volume at the first attempt
+	var firstUse error // for the log: names the processes using the volume at the first attempt
 	for polling.Next(ctx) {
 		if err = f(); !IsInUse(err) {
-			if inUse != nil {
-				s.options.Logger.Warn("the unmount of a volume waited for its users", "err", inUse)
+			if firstUse != nil {
+				s.options.Logger.Warn("the unmount of a volume waited for its users", "err", firstUse)
 			}
 			return err
 		}
-		if inUse == nil {
-			inUse = s.Volumes.ExplainInUse(ctx, err)
+		if firstUse == nil {
+			firstUse = s.Volumes.ExplainInUse(ctx, err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -149,8 +149,8 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	return s.Volumes.ExplainInUse(ctx, err)
 }
 
-// unstageVolume unmounts the volume id, mounted at a path, takes its disk offline, and returns the
-// target that provides the disk. If the request names another disk, the volume stays mounted.
+// unstageVolume unmounts the volume id from its staging path, and takes its disk offline. It returns
+// the target that provides the disk. If the request names another disk, the volume stays mounted.
 func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.ISCSISelector, _ error) {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
@@ -201,8 +201,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
 }
 
-// isStillMounted reports whether a volume is mounted at a path. The volume must be locked: the
-// previous holder of the lock may have unmounted the volume.
+// isStillMounted reports whether a locked volume is mounted at a path. The previous holder of the lock
+// may have unmounted the volume.
 func (s *Staging) isStillMounted(ctx context.Context, volume *usage.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
 	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks again, holding the directories open
 	return volume.ID.Equal(csiproxy.VolumeID(resolved.Volume)), err
@@ -436,8 +436,8 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 // and tries again at once without the locks. A process that opens a volume between the two attempts
 // loses the data it has written and not yet flushed, as if the disk were pulled out. Such a process
 // can't be a pod: the volumes have no mount paths, and the process must use a drive letter or the
-// volume's name. Leaving the disk online instead would prevent its PersistentVolume
-// from ever being detached.
+// volume's name. Leaving the disk online instead would prevent its PersistentVolume from ever being
+// detached.
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before

@@ -118,7 +118,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	readOnly = state.ReadOnly
 	described.Driver, err = v.options.OwnerOf(ctx, h)
 	if ctx.Err() == nil && !winerr.IsGone(err) {
-		err = nil // without an answer of the disk, the owner is currently unknown
+		err = nil // only a departed disk is an error; after any other error, the owner is currently unknown
 	}
 	return readOnly, err
 }

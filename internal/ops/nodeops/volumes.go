@@ -26,8 +26,8 @@ import (
 // volumeOptions configure the operations.
 type volumeOptions struct {
 	// AllowRecognizedData lets FormatVolume overwrite data that it recognises as another system's.
-	// Default: FormatVolume refuses. A volume with a file system known to Windows is always
-	// refused.
+	// Default: FormatVolume refuses. It always refuses a volume with a file system known to Windows,
+	// except as probeReusable permits.
 	AllowRecognizedData bool
 	// Writers are the accounts with write access to the root of a volume formatted by FormatVolume,
 	// as in csiproxy.FormatOptions. Default: the accounts chosen by Windows.
@@ -43,8 +43,8 @@ type volumeOptions struct {
 	Logger *slog.Logger
 	// Observer is called after each operation. Default: none.
 	Observer operation.Observer
-	// Locks locks the objects of changing calls; queries take no locks. All groups of a node share
-	// one Locker.
+	// Locks locks the objects of changing calls; queries take no locks. All groups of a node, or of a
+	// driver, share one Locker.
 	Locks *usage.Locker
 	// Users finds who uses disks and volumes.
 	Users *usage.Finder
@@ -100,8 +100,8 @@ func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []ui
 	return ids, nil
 }
 
-// dataPartitions returns the numbers of the data partitions of an online disk: all, or only
-// partition, if partition is a data partition.
+// dataPartitions returns the numbers of the data partitions of an online disk. A partition other than 0
+// restricts the result to this partition.
 func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
 	state, err := h.State(ctx)
 	if err != nil {
@@ -280,8 +280,8 @@ func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendi
 }
 
 // checkRaw returns an error if a volume no longer lies at extent of the open disk, or isn't raw. It
-// asks Windows for the file system last, to get a recent answer: a program that formats a raw
-// volume meanwhile makes a file system of Windows.
+// asks Windows for the file system last, to get a recent answer: if another program formats the raw
+// volume meanwhile, Windows' answer shows the new file system.
 func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
@@ -353,9 +353,9 @@ func flushHandle(ctx context.Context, h win.DeviceHandle) error {
 	return err
 }
 
-// nothingToFlush are the errors of a flush without unwritten data: the volume is write-protected, or
-// Windows lacks the request. Drivers without a cache need not handle the request. Windows has such a
-// driver for a raw volume, and for a volume whose file system is too damaged to be mounted;
+// nothingToFlush are the errors of a flush that show that no data are unwritten: the volume is
+// write-protected, or its driver doesn't handle the request, since it has no cache. Windows has such
+// a driver for a raw volume, and for a volume whose file system is too damaged to be mounted;
 // unmounting must work for these volumes too.
 //
 // Windows reports write protection here or, since a flush needs the right to write, at the open of

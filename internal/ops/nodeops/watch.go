@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// afterNotice is the time from the list at a notice of Windows to the next list. The interval
+	// A notice of Windows causes a list at once, and the next list afterNotice later. The interval
 	// doubles with each further list, up to csiproxy.WatchInterval. The further lists are necessary
 	// because a disk may be silent right after its notice, and its volumes arrive later.
 	afterNotice = 20 * time.Millisecond

@@ -66,8 +66,8 @@ func effects(list []win.ACE) map[win.ACE]bool {
 	return all
 }
 
-// noData are directories that Windows itself makes at the root of a volume.
-var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
+// windowsDirs are directories that Windows itself makes at the root of a volume.
+var windowsDirs = []string{"System Volume Information", "$RECYCLE.BIN"}
 
 // allowWriters lets writers, by default the Writers of the options, write at the root of a volume
 // and to everything made there later. It leaves unchanged
@@ -75,10 +75,8 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 //   - a volume whose access list differs from a new volume's, except if the caller has formatted
 //     the volume
 //   - a volume mounted in an allowed directory, where files could be made meanwhile. The caller's
-//     lock on the volume prevents new mounts.
-//
-// (An administrator may still make files through a drive letter. The new access list of the root
-// doesn't reach existing files, and their access stays unchanged.)
+//     lock on the volume prevents new mounts. An administrator may still make files through a drive
+//     letter: the new access list of the root doesn't reach them.
 //
 // The volume is opened by its name, and links can't redirect a volume name.
 func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVolume, writers []string, formatted bool) (err error) {
@@ -138,7 +136,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *usage.LockedVo
 	return nil
 }
 
-// isEmpty reports whether a directory is empty except for noData.
+// isEmpty reports whether a directory is empty except for windowsDirs.
 func isEmpty(ctx context.Context, root win.File) (bool, error) {
 	for restart := true; ; restart = false {
 		entries, err := root.ReadDir(ctx, restart)
@@ -149,7 +147,7 @@ func isEmpty(ctx context.Context, root win.File) (bool, error) {
 			return false, err
 		}
 		if slices.ContainsFunc(entries, func(e win.DirEntry) bool {
-			return !e.IsDir() || !slices.ContainsFunc(noData, func(name string) bool { return strings.EqualFold(name, e.Name) })
+			return !e.IsDir() || !slices.ContainsFunc(windowsDirs, func(name string) bool { return strings.EqualFold(name, e.Name) })
 		}) {
 			return false, nil
 		}

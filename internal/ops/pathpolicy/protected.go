@@ -62,12 +62,12 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reaso
 	return p.protects(ctx, sys, volume, volumeOf)
 }
 
-// ProtectsBesideWindows is Protects for a volume outside the disks that Windows runs from.
-func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
+// ProtectsOffSystemDisks is Protects for a volume outside the disks that Windows runs from.
+func (p *Policy) ProtectsOffSystemDisks(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	return p.protects(ctx, sys, volume, nil)
 }
 
-// protects is ProtectsBesideWindows with the known volumes of some drives.
+// protects is ProtectsOffSystemDisks with the known volumes of some drives.
 func (p *Policy) protects(ctx context.Context, sys System, volume string, volumeOf map[string]string) (reason string, _ error) {
 	volumes := slices.Clone(p.protected)
 	for _, root := range p.roots {
