@@ -109,6 +109,10 @@ type Error struct {
 
 // Errorf returns an error with a formatted text. kind, the error's class, is one of the sentinels
 // of this package.
+//
+// Inlined at each caller, it would make the program 38 kB larger.
+//
+//go:noinline
 func Errorf(kind error, format string, a ...any) error {
 	return &Error{Kind: kind, Detail: fmt.Sprintf(format, a...)}
 }
