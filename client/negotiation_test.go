@@ -55,6 +55,19 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 	}
 }
 
+// Published daemons up to 1.2.1 split an empty text into one empty id.
+func TestDiskWithoutVolume(t *testing.T) {
+	d := newDaemon(t, func(string, string) (string, error) { return `{"volume_ids": [""]}`, nil })
+	d.serve("volume v1")
+	volumes := d.newClient(t).Volume
+	if ids, err := volumes.ListVolumesOnDisk(t.Context(), 3, 0); err != nil || len(ids) != 0 {
+		t.Errorf("%q, %v", ids, err)
+	}
+	if id, err := volumes.DataVolumeOfDisk(t.Context(), 3); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("%q, %v", id, err)
+	}
+}
+
 func TestNoVersionIsServed(t *testing.T) {
 	d := newDaemon(t, emptyAnswer)
 	d.serve("volume v1")

@@ -37,7 +37,9 @@ func (v *Volume) list(ctx context.Context, op, object string, n csiproxy.DiskNum
 	partition uint32) (ids []csiproxy.VolumeID, err error) {
 	read := func(texts []string) {
 		for _, text := range texts {
-			ids = append(ids, csiproxy.VolumeID(text))
+			if text != "" { // for no volume, published daemons up to 1.2.1 return one empty id
+				ids = append(ids, csiproxy.VolumeID(text))
+			}
 		}
 	}
 	variants := []variant{result("ListVolumesOnDisk",
