@@ -105,7 +105,7 @@ func (s *Server) unstageOther(ctx context.Context, known *record) error {
 // not that the state isn't known.
 func isRefusal(err error) bool { return status.Code(withCode(err)) == codes.FailedPrecondition }
 
-// stage makes a volume usable at its staging path.
+// stage makes a volume usable at its staging path, and grows it to the size of its disk.
 func (s *Server) stage(ctx context.Context, rec *record) error {
 	source := rec.Source
 	if source.isShare() {
@@ -119,7 +119,15 @@ func (s *Server) stage(ctx context.Context, rec *record) error {
 		ReadOnly: source.ReadOnly,
 		Format:   source.Format, Wait: s.options.Wait,
 	})
-	return err
+	if err != nil || source.ReadOnly || s.options.NoExpansion {
+		return err
+	}
+	// A disk made from a snapshot can be larger than the snapshot's volume, and kubelet doesn't ask to expand that.
+	// A volume that can't grow is still of use.
+	if _, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{StagingPath: rec.StagingPath}); err != nil {
+		s.options.Logger.Warn("a staged volume doesn't grow to the size of its disk", "volume", rec.VolumeID, "err", err)
+	}
+	return nil
 }
 
 // giveUp undoes what NodeStageVolume has done before it failed with err. Kubelet calls

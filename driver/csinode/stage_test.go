@@ -18,11 +18,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-// storageOf is a node's storage whose StageVolume and UnstageVolume a test may replace.
+// storageOf is a node's storage whose StageVolume, UnstageVolume and ExpandVolume a test may replace.
 type storageOf struct {
 	csinode.Storage
 	stageVolume              func(csiproxy.StageVolumeRequest) error
 	unstageVolume            func() error
+	expandVolume             func() error
 	stageCalls, unstageCalls int
 }
 
@@ -44,6 +45,15 @@ func (s *storageOf) UnstageVolume(ctx context.Context, r csiproxy.UnstageVolumeR
 		}
 	}
 	return s.Storage.UnstageVolume(ctx, r)
+}
+
+func (s *storageOf) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
+	if s.expandVolume != nil {
+		if err := s.expandVolume(); err != nil {
+			return csiproxy.ExpandedVolume{}, err
+		}
+	}
+	return s.Storage.ExpandVolume(ctx, r)
 }
 
 // newServerOn returns a service on a simulated node with the disks vol-1 and vol-2, the storage that it
@@ -207,4 +217,32 @@ func TestAnotherVolumeAtThePathUnderWay(t *testing.T) {
 	close(end)
 	must(t, <-ended)
 	refused(t, "stage where another volume is", stageAs(t, s, "vol-1"), codes.FailedPrecondition)
+}
+
+// A disk restored from a snapshot of a smaller one has a volume that doesn't fill it, and kubelet asks only for the staging.
+func TestStagingGrowsVolume(t *testing.T) {
+	s, n, calls, _ := newServerOn(t)
+	must(t, stage(t, s, ""))
+	must(t, unstage(t, s))
+	disks, err := n.Client().Disk.ListDiskIDs(t.Context())
+	must(t, err)
+	for disk, ids := range disks {
+		if ids.SerialNumber == "vol-1" {
+			n.GrowDisk(disk, 3<<30)
+		}
+	}
+	size := func() int64 {
+		must(t, stage(t, s, ""))
+		v, err := calls.GetVolume(t.Context(), staging)
+		must(t, err)
+		return v.SizeBytes
+	}
+	calls.expandVolume = func() error { return csiproxy.ErrResourceExhausted }
+	if small := size(); small > 1<<30 {
+		t.Errorf("a volume that can't grow has %d bytes", small)
+	}
+	calls.expandVolume = nil
+	if large := size(); large < 5<<29 {
+		t.Errorf("the volume has %d bytes", large)
+	}
 }
