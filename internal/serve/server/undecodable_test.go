@@ -10,6 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/apipb"
 )
 
 // bytesCodec sends bytes as they are.
@@ -44,5 +48,22 @@ func TestUndecodableRequests(t *testing.T) {
 	r.end()
 	if leaked := r.logged("secret"); len(leaked) > 0 {
 		t.Errorf("the log has contents of messages: %q", leaked)
+	}
+}
+
+// Requests that differ in unknown fields alone are the same request.
+func TestUnknownFieldsAreDiscarded(t *testing.T) {
+	want := &apipb.Api{Name: "hello", Mixins: []*apipb.Mixin{{Name: "inner"}}}
+	sent := proto.CloneOf(want)
+	for _, message := range []proto.Message{sent, sent.Mixins[0]} {
+		message.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1))
+	}
+	encoded, err := proto.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got apipb.Api
+	if err := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, &got); err != nil || !proto.Equal(&got, want) {
+		t.Errorf("%v, %v, want %v", &got, err, want)
 	}
 }

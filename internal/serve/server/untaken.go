@@ -38,6 +38,13 @@ type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
+// Unmarshal decodes a request without its unknown fields, since calls with the same request share long answers.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buffer.Free()
+	return protobuf.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(buffer.ReadOnlyData(), v.(protobuf.Message))
+}
+
 // mark is an empty buffer, with the least capacity that makes gRPC return a buffer to its pool: package
 // mem of gRPC pools only buffers of more than 1 KiB.
 var mark = make([]byte, 0, 1<<10+1)
