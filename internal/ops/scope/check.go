@@ -138,7 +138,7 @@ func (c *checker) checkNames() {
 			if parsed, err := win.ParsePortal(portal); err == nil {
 				what := "portal " + csiproxy.ISCSIPortal(parsed).String()
 				parsed = withoutZone(parsed)
-				parsed.Address = withoutNAT64(parsed.Address)
+				parsed.Address = ipv4Of(parsed.Address)
 				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(parsed).String(), what)
 			}
 		}
@@ -189,20 +189,29 @@ func serverKey(server string) string {
 	if !isLiteral {
 		return server
 	}
-	return withoutNAT64(strings.ReplaceAll(literal, "-", ":"))
+	return ipv4Of(strings.ReplaceAll(literal, "-", ":"))
 }
 
-// withoutNAT64 returns the IPv4 address that an address of the prefix 64:ff9b::/96 is translated to. Any other text
-// stays. Other prefixes of translators are unknown.
+// ipv4Of returns the IPv4 address that an IPv6 address stands for: translated by NAT64 with the prefix 64:ff9b::/96,
+// IPv4-compatible, 6to4 or ISATAP. Any other text stays. Other prefixes of translators are unknown.
 //
-// Source: RFC 6052, section 2.1
-func withoutNAT64(address string) string {
-	ip, err := netip.ParseAddr(address)
+// Source: RFC 6052, section 2.1; RFC 4291, section 2.5.5.1; RFC 3056, section 2; RFC 5214, section 6.1
+func ipv4Of(address string) string {
+	ip, _ := netip.ParseAddr(address)
 	bytes := ip.As16()
-	if err != nil || netip.AddrFrom16([16]byte(append(bytes[:12:12], 0, 0, 0, 0))) != netip.MustParseAddr("64:ff9b::") {
+	prefix, last := string(bytes[:12]), bytes[12:]
+	isNAT64 := prefix == "\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00"
+	isCompatible := [12]byte(bytes[:]) == [12]byte{}
+	isISATAP := bytes[8]&^2 == 0 && prefix[9:] == "\x00\x5e\xfe"
+	switch {
+	case !ip.Is6():
+		return address
+	case prefix[:2] == "\x20\x02": // 6to4
+		last = bytes[2:]
+	case !isNAT64 && !isCompatible && !isISATAP:
 		return address
 	}
-	return netip.AddrFrom4([4]byte(bytes[12:])).String()
+	return netip.AddrFrom4([4]byte(last)).String()
 }
 
 // checkPatterns adds patterns of two drivers if a disk can match both: the disk would belong to
@@ -287,7 +296,7 @@ func (p DiskPattern) validate() error {
 	if p.Bus == "" && p.Adapter == nil && !slices.ContainsFunc(texts, restricts) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the pattern is empty, and would match all disks")
 	}
-	isBus := func(name string) bool { return strings.EqualFold(name, string(p.Bus)) }
+	isBus := func(name string) bool { return win.SameName(name, string(p.Bus)) }
 	if names := opendisk.BusNames(); p.Bus != "" && !slices.ContainsFunc(names, isBus) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown bus %s%s; the buses are %s", quote.Text(string(p.Bus)),
 			didyoumean.Hint("", string(p.Bus), names), strings.Join(names, ", "))
@@ -297,7 +306,7 @@ func (p DiskPattern) validate() error {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * may only be the last character", quote.Text(text))
 		}
 	}
-	if restricts(p.Target) && p.Bus != "" && !strings.EqualFold(string(p.Bus), string(csiproxy.BusISCSI)) {
+	if restricts(p.Target) && p.Bus != "" && !win.SameName(string(p.Bus), string(csiproxy.BusISCSI)) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the pattern matches no disk: only a disk on the bus iSCSI has a target")
 	}
 	return nil
@@ -424,11 +433,12 @@ func checkServerAddress(server string) error {
 
 // nodeServices are the Windows services and kernel drivers, in lower case, on which all drivers depend: the node's
 // programs, remote calls, storage, SMB, network and accounts.
-var nodeServices = strings.Fields("kubelet kube-proxy csi-proxy containerd docker hns vmcompute " +
+var nodeServices = strings.Fields("kubelet kube-proxy csi-proxy csiproxy rke2 k3s rancher-wins containerd docker hns vmcompute " +
 	"dcomlaunch eventlog lsm plugplay power profsvc rpceptmapper rpcss schedule winmgmt " +
+	"bindflt cimfs npfs vhdmp wcifs " +
 	"disk fltmgr iscsiprt mountmgr mpio msdsm msiscsi ntfs partmgr refs smphost spaceport storahci stornvme storsvc vds volmgr volmgrx volsnap vss " +
-	"lanmanserver lanmanworkstation mrxsmb mrxsmb10 mrxsmb20 mup rdbss " +
-	"afd bfe dhcp dnscache iphlpsvc lmhosts mpssvc ndis netbt netman netprofm netsetupsvc nlasvc nsi tcpip vfpext " +
+	"lanmanserver lanmanworkstation mrxsmb mrxsmb10 mrxsmb20 mup rdbss srv2 srvnet " +
+	"afd bfe dhcp dnscache http iphlpsvc lmhosts mpssvc ndis netbt netman netprofm netsetupsvc nlasvc nsi tcpip vfpext winnat " +
 	"cryptsvc kdc keyiso netlogon samss")
 
 // checkService returns csiproxy.ErrInvalidArgument, with the reason, for an invalid service of a

@@ -129,7 +129,8 @@ func TestCheck(t *testing.T) {
 
 // The services of Windows that all drivers depend on belong to none. A part of their names is no such service.
 func TestServicesOfNode(t *testing.T) {
-	for _, service := range []string{"mrxsmb20", "RDBSS", "hns", "vds", "smphost", "Dnscache", "mountmgr", "volmgr", "kube-proxy", "netlogon"} {
+	for _, service := range []string{"mrxsmb20", "RDBSS", "hns", "vds", "smphost", "Dnscache", "mountmgr", "volmgr", "kube-proxy", "netlogon",
+		"npfs", "bindflt", "wcifs", "cimfs", "vhdmp", "HTTP", "srv2", "srvnet", "WinNAT", "csiproxy", "rke2", "k3s", "rancher-wins"} {
 		if checkService(service) == nil {
 			t.Errorf("%s may belong to a driver", service)
 		}
@@ -262,6 +263,12 @@ func TestAliases(t *testing.T) {
 	}
 	for name, drivers := range map[string][]Driver{
 		"IPv4 mapped":        {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("::ffff:10.0.0.1")}},
+		"IPv4-compatible":    {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("::10.0.0.1")}},
+		"6to4":               {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("2002:a00:1::a00:1")}},
+		"ISATAP":             {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("fe80::5efe:10.0.0.1")}},
+		"ISATAP, global":     {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("2001:db8::200:5efe:10.0.0.1")}},
+		"6to4 server":        {{Name: "a", Servers: []string{"10.0.0.1"}}, {Name: "b", Servers: []string{"2002-a00-1--1.ipv6-literal.net"}}},
+		"bus":                {{Name: "a", Disks: []DiskPattern{{Bus: "SAS"}}}, {Name: "b", Disks: []DiskPattern{{Bus: "\u017FAS"}}}},
 		"short IPv4":         {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("10.1")}},
 		"number":             {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("167772161")}},
 		"hexadecimal":        {{Name: "a", Portals: portal("10.0.0.1")}, {Name: "b", Portals: portal("0x0a000001")}},

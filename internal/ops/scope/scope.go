@@ -240,7 +240,7 @@ func (a asked) is(driver Driver) bool {
 
 func (a asked) fits(p DiskPattern) bool {
 	return (!a.isBesideTargets || p.Bus != "" || restricts(p.Target)) &&
-		(p.Bus == "" || strings.EqualFold(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
+		(p.Bus == "" || win.SameName(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
 		fitsInquiry(p.Vendor, a.Descriptor.VendorID, vendorRoom) && fitsInquiry(p.Product, a.Descriptor.ProductID, productRoom) &&
 		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)

@@ -290,7 +290,7 @@ func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersiste
 
 // checkService returns csiproxy.ErrPermissionDenied unless a service belongs to the driver.
 func (s *System) checkService(name string) error {
-	if slices.ContainsFunc(s.driver.Services, func(own string) bool { return strings.EqualFold(own, name) }) {
+	if slices.ContainsFunc(s.driver.Services, func(own string) bool { return win.SameName(own, name) }) {
 		return nil
 	}
 	return s.refused("the service")
@@ -299,7 +299,7 @@ func (s *System) checkService(name string) error {
 // checkServiceToRun is checkService for calls on the initiator's service made by all drivers with
 // portals.
 func (s *System) checkServiceToRun(name string) error {
-	if strings.EqualFold(name, "MSiSCSI") && len(s.driver.Portals) > 0 {
+	if win.SameName(name, "MSiSCSI") && len(s.driver.Portals) > 0 {
 		return nil
 	}
 	return s.checkService(name)

@@ -776,15 +776,15 @@ func TestHasServer(t *testing.T) {
 func TestServices(t *testing.T) {
 	n := newNode(t)
 	s := n.of(t, n.System)
-	s.driver.Services, s.driver.Portals = []string{"Own"}, []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}
+	s.driver.Services, s.driver.Portals = []string{"Own", "\u212Aubelet"}, []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}
 	refused := func(err error) bool { return errors.Is(err, csiproxy.ErrPermissionDenied) }
 	var got []string
-	for _, service := range []string{"OWN", "other", "msiscsi"} {
+	for _, service := range []string{"OWN", "other", "msiscsi", "kubelet"} {
 		got = append(got, fmt.Sprint(service, ": ", refused(second(s.QueryService(t.Context(), service))), refused(s.StartService(t.Context(), service)),
 			refused(s.StopService(t.Context(), service))))
 	}
 	simtest.Want(t, "refused are the query, the start and the stop", got,
-		[]string{"OWN: false false false", "other: true true true", "msiscsi: false false true"})
+		[]string{"OWN: false false false", "other: true true true", "msiscsi: false false true", "kubelet: true true true"})
 	if s.driver.Portals = nil; !refused(second(s.QueryService(t.Context(), "msiscsi"))) {
 		t.Error("a driver without portals asks for the initiator's service")
 	}
