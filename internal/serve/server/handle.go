@@ -37,10 +37,10 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	resp, err = s.handle(ctx, req, info.FullMethod, handler)
 	ended(err)
 	s.logCall(ctx, info.FullMethod, req, start, err, err != nil)
-	return &answer{message: resp, conn: infoOf(ctx).conn}, err
+	return resp, err
 }
 
-// handle calls the handler. During a drain, handle refuses the call. A panic of the handler is recovered here, and
+// handle calls the handler, and waits for room for its answer. During a drain, handle refuses the call. A panic of the handler is recovered here, and
 // therefore counted and logged as a failed call.
 func (s *Server) handle(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recoverPanic(method, &err)
@@ -48,7 +48,10 @@ func (s *Server) handle(ctx context.Context, req any, method string, handler grp
 		return nil, wire.ToStatusOf(path.Base(method), err)
 	}
 	defer s.drain.leave()
-	return handler(ctx, req)
+	if resp, err = handler(ctx, req); err != nil {
+		return nil, err
+	}
+	return newAnswer(ctx, resp)
 }
 
 // stream is unary for streaming calls, which have limits of their own and no deadline. An end by the client or the
@@ -112,7 +115,11 @@ type requestStream struct {
 }
 
 func (s *requestStream) SendMsg(m any) error {
-	return s.ServerStream.SendMsg(&answer{message: m, conn: infoOf(s.Context()).conn})
+	answer, err := newAnswer(s.Context(), m)
+	if err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(answer)
 }
 
 func (s *requestStream) RecvMsg(m any) error {

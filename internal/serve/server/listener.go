@@ -42,8 +42,9 @@ type connections struct {
 	tooMany  throttle
 
 	maxHeldBytes int64
-	heldBytes    int64    // of all connections together
-	unfinished   throttle // has a lock of its own
+	held         heldBytes     // of all connections together
+	freed        chan struct{} // closed when held.answers falls; nil if no long answer waits for room
+	unfinished   throttle      // has a lock of its own
 }
 
 // add adds a connection, up to the limit.
@@ -169,6 +170,7 @@ type conn struct {
 	sent          atomic.Int64 // in bytes
 	isWriting     atomic.Bool
 	untaken       int64       // of answers, in bytes, guarded by all.mu like the fields below
+	untakenLong   int64       // the part of untaken in long answers
 	sentBefore    int64       // sent when late was set
 	untakenErrors int64       // of failed calls that gRPC may not have written, in bytes
 	late          *time.Timer // looks at untaken; nil before the first answer
@@ -211,13 +213,6 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) Close() error {
 	c.all.remove(c)
 	return c.Conn.Close()
-}
-
-func (c *conn) isOpen() bool {
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	_, isOpen := c.all.open[c]
-	return isOpen
 }
 
 // caller is the process at the other end of a connection, for the log.

@@ -166,7 +166,6 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 		grpc.UnknownServiceHandler(s.answerUnknown),
-		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxCallsOfConnection),
 		grpc.StaticStreamWindowSize(windowBytes),

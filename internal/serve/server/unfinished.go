@@ -19,12 +19,16 @@ const (
 	// maxHeldBytes limits the bytes received since the oldest unfinished request of each
 	// connection, and the bytes of untaken answers and errors, of all connections together. Each unfinished
 	// request counts maxHeaderBytes in addition, each untaken answer untakenBytes, and each error
-	// maxHeaderBytes. Beyond the limit, the connection with the most bytes is closed.
+	// maxHeaderBytes. Beyond the limit, the connection with the most bytes is closed, whatever its long answers take.
+	// Long answers take two thirds at most, those of one connection one third: further ones wait.
 	maxHeldBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
 	// messageTimeout is how long the first message of a call may take; clients send it at once.
 	// Afterwards, the connection is closed.
 	messageTimeout = 10 * time.Second
 )
+
+// heldBytes are the bytes that count towards maxHeldBytes: of long answers, and of everything else.
+type heldBytes struct{ answers, others int64 }
 
 // unfinished is an unfinished request.
 type unfinished struct {
@@ -69,14 +73,14 @@ func (r *unfinished) remove() {
 	r.conn.all.change(r.conn, func() { r.conn.unfinished.Remove(r.element) })
 }
 
-// heldBytes is what counts towards maxHeldBytes. The caller holds c.all.mu.
-func (c *conn) heldBytes() int64 {
+// heldBytes is what counts of an open connection. The caller holds c.all.mu.
+func (c *conn) heldBytes() (held heldBytes) {
 	if _, isOpen := c.all.open[c]; !isOpen {
-		return 0
+		return held
 	}
-	held := c.untaken + c.untakenErrors
+	held.answers, held.others = c.untakenLong, c.untaken-c.untakenLong+c.untakenErrors
 	if oldest := c.unfinished.Front(); oldest != nil {
-		held += c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
+		held.others += c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
 	}
 	return held
 }
@@ -84,7 +88,7 @@ func (c *conn) heldBytes() int64 {
 // change makes a change to what counts of a connection.
 func (all *connections) change(c *conn, f func()) {
 	if largest := all.changeAndFindLargest(c, f); largest != nil {
-		largest.closeFor("unfinished requests and untaken answers of all clients take too much memory; this client's take the most")
+		largest.closeFor("unfinished requests, and untaken errors and short answers, of all clients take too much memory; this client's take the most")
 	}
 }
 
@@ -94,12 +98,18 @@ func (all *connections) changeAndFindLargest(c *conn, f func()) (largest *conn) 
 	defer all.mu.Unlock()
 	before := c.heldBytes()
 	f()
-	all.heldBytes += c.heldBytes() - before
-	if all.heldBytes <= all.maxHeldBytes {
+	after := c.heldBytes()
+	all.held.answers += after.answers - before.answers
+	all.held.others += after.others - before.others
+	if after.answers < before.answers && all.freed != nil {
+		close(all.freed)
+		all.freed = nil
+	}
+	if all.held.answers+all.held.others <= all.maxHeldBytes {
 		return nil
 	}
 	for other := range all.open {
-		if largest == nil || other.heldBytes() > largest.heldBytes() {
+		if largest == nil || other.heldBytes().others > largest.heldBytes().others {
 			largest = other
 		}
 	}

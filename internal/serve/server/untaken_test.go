@@ -6,9 +6,8 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,10 +15,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // A client that takes no answers loses its connection, whatever else it sends.
@@ -69,7 +65,7 @@ func TestAnswersAreTakenSlowly(t *testing.T) {
 			}
 			client.flush()
 			r.wantConnections(1)
-			if got := r.server.connections.heldBytes; got != 0 {
+			if got := r.server.connections.held.answers; got != 0 {
 				t.Errorf("after the answer, %d bytes count", got)
 			}
 			time.Sleep(2 * writeTimeout)
@@ -80,36 +76,77 @@ func TestAnswersAreTakenSlowly(t *testing.T) {
 	})
 }
 
-// encoder counts the bytes that it encodes.
-type encoder struct {
-	encoding.CodecV2
-	bytes int
-}
-
-func (e *encoder) Marshal(v any) (mem.BufferSlice, error) {
-	data, err := e.CodecV2.Marshal(v)
-	e.bytes += data.Len()
-	return data, err
-}
-
-// An answer beyond the limit closes its connection, and is never encoded, nor are those that follow.
-func TestAnswersCountBeforeTheyAreEncoded(t *testing.T) {
-	const size, fitting = 100 << 10, 5
-	all := &connections{log: slog.New(slog.DiscardHandler), open: make(map[*conn]struct{}), maxHeldBytes: fitting * (size + untakenBytes)}
-	inner, _ := net.Pipe()
-	c := &conn{Conn: inner, all: all}
-	all.add(c)
-	e := &encoder{CodecV2: newCodec().CodecV2}
-	message := &wrapperspb.BytesValue{Value: make([]byte, size-4)} // its tag and length take 4 bytes
-	for i := range 3 * fitting {
-		_, err := codec{e}.Marshal(&answer{message: message, conn: c})
-		if isFitting := i < fitting; isFitting != (err == nil) || isFitting != c.isOpen() {
-			t.Errorf("answer %d: %v, with an open connection: %v", i, err, c.isOpen())
+// Clients that take their answers keep their connections, and get more answers at a time than there is room for.
+func TestAnswersWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, clients, fitting = 100 << 10, 8, 2
+		var making sync.WaitGroup
+		making.Add(clients)
+		r := start(t, func(context.Context, string) (string, error) {
+			making.Done()
+			making.Wait()
+			return strings.Repeat("x", size), nil
+		})
+		r.server.connections.maxHeldBytes = 3 * fitting * (size + 2*untakenBytes) / 2
+		var ended sync.WaitGroup
+		for range clients {
+			client := r.dial()
+			defer client.Close()
+			ended.Go(func() {
+				if answer, err := say(t.Context(), client, "hello"); err != nil || len(answer) != size {
+					t.Errorf("an answer of %d bytes, %v", len(answer), err)
+				}
+			})
 		}
-	}
-	if e.bytes != fitting*size {
-		t.Errorf("answers of %d bytes were encoded, want %d", e.bytes, fitting*size)
-	}
+		ended.Wait()
+		r.wantConnections(clients)
+		if got := r.server.connections.held.answers; got != 0 {
+			t.Errorf("after the answers, %d bytes count", got)
+		}
+		r.end()
+	})
+}
+
+// While clients take no answers, a call that finds no room fails shortly before its deadline, and no other call.
+func TestAnswersWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 100 << 10
+		r := start(t, func(_ context.Context, said string) (string, error) { return strings.Repeat("x", size*len(said)), nil })
+		r.server.connections.maxHeldBytes = 6 * (size + untakenBytes + 10)
+		client, deaf := r.dial(), []*slow{r.slow(), r.slow()}
+		for _, s := range deaf { // each has two answers, of four that fit
+			for i := range uint32(3) {
+				s.begin(2*i+1, sayMethod, 3)
+				s.must(s.WriteData(2*i+1, true, []byte("\x0a\x01x")))
+			}
+			s.flush()
+		}
+		if got, want := r.server.connections.held.answers, int64(4*size); got < want || got >= want+size {
+			t.Errorf("%d bytes count, want those of four answers", got)
+		}
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := say(ctx, client, "x")
+			wantCode(t, err, codes.ResourceExhausted)
+			if text := status.Convert(err).Message(); !strings.HasPrefix(text, "Say: the clients haven't taken their answers") {
+				t.Errorf("the error says %q", text)
+			}
+			if _, err := say(ctx, client, ""); err != nil { // short
+				t.Errorf("another call: %v", err)
+			}
+			cancel()
+		}
+		r.wantConnections(3)
+		if _, err := say(t.Context(), client, "x"); err != nil { // waits until the other clients have lost their connections
+			t.Error(err)
+		}
+		r.wantConnections(1)
+		if got := r.server.connections.held.answers; got != 0 {
+			t.Errorf("after the answers, %d bytes count", got)
+		}
+		client.Close()
+		r.end()
+	})
 }
 
 // Errors that clients don't take are bounded, also if the clients reset their calls, or send malformed ones.
@@ -155,7 +192,7 @@ func TestUntakenErrorsAreBounded(t *testing.T) {
 					wantCode(t, err, codes.NotFound)
 				}
 				synctest.Wait()
-				if got := r.server.connections.heldBytes; got != 0 {
+				if got := r.server.connections.held.others; got != 0 {
 					t.Errorf("after errors were taken, %d bytes count", got)
 				}
 				client.Close()
