@@ -32,6 +32,37 @@ func (w *tenants) beginGreen(ctx context.Context) csiproxy.DiskNumber {
 	return n
 }
 
+// The links of a driver take 512 KiB at most of lists at the shared endpoints, which answer with 4 MiB, and say so. Its own lists have all.
+func TestListsBesideManyLinks(t *testing.T) {
+	const links = 200
+	beside(t, func(t *testing.T, w *tenants, _, other *tenant, dir string) {
+		w.beginGreen(t.Context())
+		for i := range links {
+			w.must(w.sim.Symlink(fmt.Sprintf(`%s\link%03d`, dir, i), greenStaging+strings.Repeat(`\x`, 1800), true))
+		}
+		count := func(storage csiproxy.StorageOperations) (bytes, found int, hasGreen bool, reason string) {
+			list, err := storage.ListVolumes(t.Context())
+			w.must(err)
+			for _, m := range list.Mounts {
+				if hasGreen = hasGreen || m.Path == greenStaging; strings.HasPrefix(m.Path, dir+`\link`) {
+					bytes, found = bytes+len(m.Path)+len(m.Target), found+1
+				}
+			}
+			return bytes, found, hasGreen, list.IncompleteReason
+		}
+		bytes, found, hasGreen, reason := count(w.node.Storage)
+		if bytes > 512<<10 || found == 0 || !hasGreen || !strings.HasSuffix(reason, "driver "+blue+" has too many links for a list") {
+			t.Errorf("the shared list has %d links, of %d bytes, and green's volume: %v; %q", found, bytes, hasGreen, reason)
+		}
+		if leftovers, err := w.node.Storage.CleanUp(t.Context(), false); err != nil || leftovers.IncompleteReason != reason {
+			t.Errorf("CleanUp: %q, %v", leftovers.IncompleteReason, err)
+		}
+		if _, found, _, reason := count(other.Storage); found != links || reason != "" {
+			t.Errorf("the driver's own list has %d links; %q", found, reason)
+		}
+	})
+}
+
 // What a driver at the shared endpoints has left over is removed, whatever is in the attacker's directory and holds the locks of its
 // shares.
 func TestCleanUpBesideAnotherDriver(t *testing.T) {

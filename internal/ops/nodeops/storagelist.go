@@ -136,7 +136,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 	if err != nil {
 		return list, err
 	}
-	found := s.Paths.Own(links.All())
+	found := s.cutOthers(s.Paths.Own(links.All()), incomplete)
 	mounts, err := s.mountsAt(ctx, found, links)
 	if err != nil {
 		return list, err
@@ -155,6 +155,25 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 	}
 	return csiproxy.VolumeList{Mounts: append(mounts, unused...),
 		IncompleteReason: incompleteReason(incomplete.Any(), err, undecided)}, nil
+}
+
+// maxOthersBytes limits what the links of another driver take of a list: clients take answers of 4 MiB.
+const maxOthersBytes = 512 << 10
+
+// cutOthers returns the found links without those of another driver beyond maxOthersBytes, and adds such drivers to
+// incomplete.
+func (s *Staging) cutOthers(found []*pathpolicy.FoundLink, incomplete usage.Incomplete) (kept []*pathpolicy.FoundLink) {
+	bytes := make(map[string]int)
+	for _, l := range found {
+		driver := s.Paths.DriverOf(l.Path)
+		bytes[driver] += l.Bytes()
+		if driver == "" || driver == s.options.Driver || bytes[driver] <= maxOthersBytes {
+			kept = append(kept, l)
+			continue
+		}
+		incomplete[driver] = csiproxy.Errorf(csiproxy.ErrResourceExhausted, "driver %s has too many links for a list", driver)
+	}
+	return kept
 }
 
 // incompleteReason returns why a list is incomplete: links, mappings or leftovers; "" for a

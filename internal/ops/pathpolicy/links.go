@@ -242,7 +242,7 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	}
 	link.PrintName = "" // nobody reads it here
 	found := FoundLink{Path: e.path(), Link: link}
-	if s.remainingBytes -= found.bytes(); s.remainingBytes < 0 {
+	if s.remainingBytes -= found.Bytes(); s.remainingBytes < 0 {
 		s.remainingEntries = 0
 		return csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the links in the allowed directories take more than %d bytes of memory", s.policy.linkBytes)
@@ -251,8 +251,8 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// bytes is about the memory of a found link.
-func (l FoundLink) bytes() int {
+// Bytes is about the memory of a found link.
+func (l FoundLink) Bytes() int {
 	bytes := linkOverhead + len(l.Link.SubstituteName) + len(l.Link.Volume)
 	for _, names := range [][]string{l.Path.names, l.Link.Path.names} {
 		bytes += cap(names) * int(unsafe.Sizeof(""))
