@@ -124,14 +124,19 @@ func (s *requestStream) SendMsg(m any) error {
 
 func (s *requestStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
-	if err == nil && s.request.CompareAndSwap(nil, m) {
-		request := unfinishedOf(s.Context())
-		request.begun()
-		if !s.isClientStream {
-			request.finish()
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	request := unfinishedOf(s.Context())
+	if s.request.CompareAndSwap(nil, m) {
+		request.begun()
+	}
+	if s.isClientStream {
+		request.received(m)
+	} else {
+		request.finish()
+	}
+	return nil
 }
 
 // endingStream is a stream whose RecvMsg returns when ctx is done.

@@ -4,7 +4,7 @@
 package server
 
 import (
-	"container/list"
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
@@ -128,7 +128,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, l.temporaryOr(err)
 		}
 		l.works.Store(true)
-		c := &conn{Conn: inner, all: l.all, frames: frames{left: len(http2.ClientPreface)}}
+		c := &conn{Conn: inner, all: l.all, in: bufio.NewReaderSize(inner, bufferBytes), frames: frames{left: len(http2.ClientPreface)}}
 		if l.all.add(c) {
 			return c, nil
 		}
@@ -162,10 +162,11 @@ type conn struct {
 	all   *connections
 	spoke atomic.Bool // something has come
 
-	received   int64     // in bytes, guarded by all.mu
-	unfinished list.List // of int64: received at the beginning of each unfinished request, guarded by all.mu
-	frames     frames    // of what was received
-	unbegun    int64     // requests of the last Read for which beginRequest wasn't called, guarded by all.mu
+	in              *bufio.Reader
+	frames          frames   // of what was read
+	unbegun         uint32   // the stream of a request whose headers ended with the last Read, until beginRequest; 0 for none
+	unfinished      sync.Map // of *unfinished, by the stream
+	unfinishedBytes int64    // guarded by all.mu
 
 	sent          atomic.Int64 // in bytes
 	isWriting     atomic.Bool
@@ -176,19 +177,24 @@ type conn struct {
 	late          *time.Timer // looks at untaken; nil before the first answer
 }
 
+// Read reads no further than to the end of a frame's header or payload.
 func (c *conn) Read(p []byte) (int, error) {
-	c.all.change(c, func() { // gRPC has refused the requests that haven't begun: they are malformed
-		c.untakenErrors += c.unbegun * maxHeaderBytes
+	if c.unbegun != 0 { // gRPC has refused the request: it is malformed
 		c.unbegun = 0
-	})
-	n, err := c.Conn.Read(p)
+		c.all.change(c, func() { c.untakenErrors += maxHeaderBytes })
+	}
+	n, err := c.in.Read(p[:min(len(p), c.frames.rest())])
 	if n > 0 {
 		c.spoke.Store(true)
-		requests := c.frames.countRequests(p[:n])
-		c.all.change(c, func() {
-			c.received += int64(n)
-			c.unbegun = requests
-		})
+	}
+	isHeader, isFrame := c.frames.add(p[:n])
+	if isHeader && c.frames.kind() == http2.FrameData {
+		if r, ok := c.unfinished.Load(c.frames.stream()); ok {
+			c.all.change(c, func() { r.(*unfinished).count(int64(frameHeaderBytes + c.frames.length())) })
+		}
+	}
+	if isFrame && c.frames.endsHeaders() {
+		c.unbegun = c.frames.stream()
 	}
 	return n, err
 }

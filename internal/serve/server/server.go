@@ -171,7 +171,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.NumStreamWorkers(workers),
-		grpc.ReadBufferSize(bufferBytes),
+		grpc.ReadBufferSize(0), // connections have their own
 		grpc.WriteBufferSize(bufferBytes),
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{

@@ -4,22 +4,23 @@
 package server
 
 import (
-	"container/list"
 	"context"
+	"encoding/binary"
 	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 )
 
 // Bounds on unfinished requests, whose messages have not yet arrived in full. gRPC counts their
 // calls only afterwards, and keeps each piece of a message apart: a byte in a frame of its own takes
 // ten bytes on the connection, and more than 40 in memory.
 const (
-	// maxHeldBytes limits the bytes received since the oldest unfinished request of each
-	// connection, and the bytes of untaken answers and errors, of all connections together. Each unfinished
-	// request counts maxHeaderBytes in addition, each untaken answer untakenBytes, and each error
-	// maxHeaderBytes. Beyond the limit, the connection with the most bytes is closed, whatever its long answers take.
+	// maxHeldBytes limits the bytes of unfinished requests, and of untaken answers and errors, of all
+	// connections together. Each unfinished request counts maxHeaderBytes in addition, each untaken answer
+	// untakenBytes, and each error maxHeaderBytes. Beyond the limit, the connection with the most bytes is
+	// closed, whatever its long answers take.
 	// Long answers take two thirds at most, those of one connection one third: further ones wait.
 	maxHeldBytes = DefaultMaxCalls*maxHeaderBytes + 8<<20
 	// messageTimeout is how long the first message of a call may take; clients send it at once.
@@ -33,20 +34,22 @@ type heldBytes struct{ answers, others int64 }
 // unfinished is an unfinished request.
 type unfinished struct {
 	conn    *conn
-	element *list.Element // of conn.unfinished
-	late    *time.Timer   // closes the connection
-	unwatch func() bool   // of the call's end
+	stream  uint32      // of HTTP/2
+	bytes   int64       // what counts, guarded by conn.all.mu
+	late    *time.Timer // closes the connection
+	unwatch func() bool // of the call's end
 }
 
 type unfinishedKey struct{}
 
-// beginRequest implements tap.ServerInHandle: gRPC calls it when the headers of a call have come.
+// beginRequest implements tap.ServerInHandle: gRPC calls it when the headers of a call have come, before the next Read.
 func (s *Server) beginRequest(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := infoOf(ctx).conn
-	r := &unfinished{conn: c}
+	r := &unfinished{conn: c, stream: c.unbegun}
+	c.unbegun = 0
 	c.all.change(c, func() {
-		c.unbegun--
-		r.element = c.unfinished.PushBack(c.received)
+		c.unfinished.Store(r.stream, r)
+		r.count(maxHeaderBytes)
 	})
 	r.late = time.AfterFunc(messageTimeout, func() { c.closeFor("a request takes too long to arrive") })
 	r.unwatch = context.AfterFunc(ctx, func() {
@@ -62,6 +65,12 @@ func unfinishedOf(ctx context.Context) *unfinished { return ctx.Value(unfinished
 // begun is called when the first message of a call has come.
 func (r *unfinished) begun() { r.late.Stop() }
 
+// received is called when a message has come, and more may come: with its frame, the message counts no more.
+func (r *unfinished) received(message any) {
+	size := int64(frameHeaderBytes + messageHeaderBytes + proto.Size(message.(proto.Message)))
+	r.conn.all.change(r.conn, func() { r.count(-max(0, min(size, r.bytes-maxHeaderBytes))) })
+}
+
 // finish is called when the last message of a call has come.
 func (r *unfinished) finish() {
 	r.unwatch()
@@ -70,7 +79,15 @@ func (r *unfinished) finish() {
 
 func (r *unfinished) remove() {
 	r.late.Stop()
-	r.conn.all.change(r.conn, func() { r.conn.unfinished.Remove(r.element) })
+	r.conn.all.change(r.conn, func() {
+		r.conn.unfinished.Delete(r.stream)
+		r.count(-r.bytes)
+	})
+}
+
+func (r *unfinished) count(bytes int64) {
+	r.bytes += bytes
+	r.conn.unfinishedBytes += bytes
 }
 
 // heldBytes is what counts of an open connection. The caller holds c.all.mu.
@@ -78,10 +95,7 @@ func (c *conn) heldBytes() (held heldBytes) {
 	if _, isOpen := c.all.open[c]; !isOpen {
 		return held
 	}
-	held.answers, held.others = c.untakenLong, c.untaken-c.untakenLong+c.untakenErrors
-	if oldest := c.unfinished.Front(); oldest != nil {
-		held.others += c.received - oldest.Value.(int64) + int64(c.unfinished.Len())*maxHeaderBytes
-	}
+	held.answers, held.others = c.untakenLong, c.untaken-c.untakenLong+c.untakenErrors+c.unfinishedBytes
 	return held
 }
 
@@ -123,36 +137,48 @@ func (c *conn) closeFor(reason string) {
 	c.Close() // an error doesn't matter: nobody uses it any more
 }
 
-// frames finds the requests in the HTTP/2 frames that a client sends.
+// frames follows the HTTP/2 frames that a client sends.
 type frames struct {
-	header    []byte // the first bytes of a frame, at most frameHeaderBytes
-	left      int    // bytes to come of the frame's payload, or of the connection's preface
-	isRequest bool   // the headers of a request end with the frame
+	header [frameHeaderBytes]byte // of the latest frame
+	has    int                    // bytes of the next header that have come
+	left   int                    // bytes to come of the frame's payload, or of the connection's preface
 }
 
-const frameHeaderBytes = 9
+const (
+	frameHeaderBytes   = 9
+	messageHeaderBytes = 5 // of gRPC
+)
 
-// countRequests returns the number of requests whose headers end in the next bytes.
-func (f *frames) countRequests(data []byte) (count int64) {
-	for len(data) > 0 {
-		if f.left > 0 {
-			n := min(f.left, len(data))
-			f.left, data = f.left-n, data[n:]
-		} else {
-			f.header, data = append(f.header, data[0]), data[1:]
-			if len(f.header) < frameHeaderBytes {
-				continue
-			}
-			f.left = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-			kind := http2.FrameType(f.header[3])
-			f.isRequest = (kind == http2.FrameHeaders || kind == http2.FrameContinuation) &&
-				http2.Flags(f.header[4]).Has(http2.FlagHeadersEndHeaders)
-			f.header = f.header[:0]
-		}
-		if f.left == 0 && f.isRequest {
-			f.isRequest = false
-			count++
-		}
+// rest returns how many bytes are to come of a header or a payload.
+func (f *frames) rest() int {
+	if f.left > 0 {
+		return f.left
 	}
-	return count
+	return frameHeaderBytes - f.has
+}
+
+// add adds at most rest bytes, and reports whether a frame's header or the whole frame ends with them.
+func (f *frames) add(data []byte) (isHeader, isFrame bool) {
+	if f.left > 0 {
+		f.left -= len(data)
+		return false, f.left == 0
+	}
+	f.has += copy(f.header[f.has:], data)
+	if f.has < frameHeaderBytes {
+		return false, false
+	}
+	f.has, f.left = 0, f.length()
+	return true, f.left == 0
+}
+
+func (f *frames) length() int { return int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2]) }
+
+func (f *frames) kind() http2.FrameType { return http2.FrameType(f.header[3]) }
+
+func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.header[5:]) &^ (1 << 31) }
+
+// endsHeaders reports whether the headers of a request end with the frame.
+func (f *frames) endsHeaders() bool {
+	return (f.kind() == http2.FrameHeaders || f.kind() == http2.FrameContinuation) &&
+		http2.Flags(f.header[4]).Has(http2.FlagHeadersEndHeaders)
 }

@@ -134,9 +134,18 @@ func TestHeldBytesAreBounded(t *testing.T) {
 				s.must(s.WriteData(1, false, []byte{}))
 			}
 		},
+		"a later request in many pieces": func(s *slow, times int) {
+			s.begin(1, reflectiongrpc.ServerReflection_ServerReflectionInfo_FullMethodName, 2)
+			s.must(s.WriteData(1, false, []byte{7<<3 | 2, 0})) // list_services
+			s.must(s.WriteData(1, false, []byte{0, 0, 0, 0, 200}))
+			for range times * maxHeaderBytes / 10 {
+				s.must(s.WriteData(1, false, []byte{}))
+			}
+		},
 		"answers that aren't taken": func(s *slow, times int) {
 			for i := range 2 * times { // each counts half of maxHeaderBytes
 				s.call(uint32(2*i+1), sayMethod)
+				s.flush()
 			}
 		},
 	} {
@@ -249,7 +258,7 @@ func TestFinishedRequests(t *testing.T) {
 }
 
 // Requests are found wherever the pieces end in which they come.
-func TestCountRequests(t *testing.T) {
+func TestFrames(t *testing.T) {
 	var sent bytes.Buffer
 	sent.WriteString(http2.ClientPreface)
 	framer := http2.NewFramer(&sent, nil)
@@ -268,12 +277,53 @@ func TestCountRequests(t *testing.T) {
 		}
 	}
 	for size := 1; size <= sent.Len(); size++ {
-		f, count := frames{left: len(http2.ClientPreface)}, int64(0)
-		for piece := range slices.Chunk(sent.Bytes(), size) {
-			count += f.countRequests(piece)
+		f, left := frames{left: len(http2.ClientPreface)}, sent.Bytes()
+		var requests []uint32
+		data := 0
+		for len(left) > 0 {
+			n := min(size, len(left), f.rest())
+			isHeader, isFrame := f.add(left[:n])
+			if isHeader && f.kind() == http2.FrameData {
+				data += f.length()
+			}
+			if isFrame && f.endsHeaders() {
+				requests = append(requests, f.stream())
+			}
+			left = left[n:]
 		}
-		if count != 3 {
-			t.Errorf("in pieces of %d bytes, %d requests", size, count)
+		if !slices.Equal(requests, []uint32{1, 3, 5}) || data != 1000 {
+			t.Errorf("in pieces of %d bytes, the requests %v, with %d bytes of messages", size, requests, data)
 		}
 	}
+}
+
+// Calls that have ended don't count for a stream that stays open on their connection, nor do requests that a stream has taken.
+func TestEndedCallsBesideStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, upper)
+		r.server.connections.maxHeldBytes = 4 * maxHeaderBytes
+		client := r.dial()
+		reflect, err := reflectiongrpc.NewServerReflectionClient(client).ServerReflectionInfo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := reflect.Send(&reflectiongrpc.ServerReflectionRequest{Host: strings.Repeat("x", 1000),
+				MessageRequest: &reflectiongrpc.ServerReflectionRequest_ListServices{}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := reflect.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := say(t.Context(), client, strings.Repeat("x", 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if got := r.server.connections.held; got != (heldBytes{others: maxHeaderBytes}) {
+			t.Errorf("%+v counts, want the stream alone", got)
+		}
+		client.Close()
+		r.end()
+	})
 }
