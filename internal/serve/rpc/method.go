@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -67,16 +68,26 @@ func unary[Request, Response proto.Message](handle func(context.Context, Request
 const maxRuns = 16
 
 // shared is unary for a long answer. Concurrent calls with the same request share one run and one response,
-// however many calls a client makes. A run begins after the calls that share it, and may outlast them.
+// however many calls a client makes. A run begins after the calls that share it, and may outlast them. A hanging run ends
+// with its context, so that later calls get a run of their own.
 func shared[Request, Response proto.Message](handle func(context.Context, Request) (Response, error)) method {
-	runs := operation.NextRun[string, Response]{Room: make(chan struct{}, maxRuns)}
-	return unary(func(ctx context.Context, req Request) (response Response, _ error) {
-		key, err := proto.Marshal(req)
+	return share(unary(handle))
+}
+
+// share is shared for any messages: the program contains the code only once.
+func share(m method) method {
+	runs := operation.NextRun[string, any]{Room: make(chan struct{}, maxRuns)}
+	name, call := strings.TrimSuffix(string(m.request.Name()), "Request"), m.call
+	m.call = func(ctx context.Context, req any) (any, error) {
+		key, err := proto.Marshal(req.(proto.Message))
 		if err != nil {
-			return response, err
+			return nil, err
 		}
-		return runs.Do(ctx, string(key), func(ctx context.Context) (Response, error) { return handle(ctx, req) })
-	})
+		return runs.Do(ctx, string(key), func(ctx context.Context) (any, error) {
+			return operation.Run(ctx, name, func(ctx context.Context) (any, error) { return call(ctx, req) })
+		})
+	}
+	return m
 }
 
 // action makes a method of a handler function without a result, whose response is empty.

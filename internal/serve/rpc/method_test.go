@@ -266,3 +266,30 @@ func TestLongAnswersAreShared(t *testing.T) {
 		})
 	}
 }
+
+// A list that hangs, and ignores the end of its context, keeps no later call from a list of its own.
+func TestHangingRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		list := shared(func(context.Context, *storagev1alpha1.ListVolumesRequest) (*storagev1alpha1.ListVolumesResponse, error) {
+			if calls++; calls == 1 {
+				time.Sleep(time.Hour)
+			}
+			return nil, nil
+		})
+		hanging := make(chan error, 1)
+		begun := time.Now()
+		go func() { hanging <- second(list.call(t.Context(), &storagev1alpha1.ListVolumesRequest{})) }()
+		synctest.Wait()
+		must(t, second(list.call(t.Context(), &storagev1alpha1.ListVolumesRequest{})))
+		if took := time.Since(begun); took > 3*time.Minute {
+			t.Errorf("a call beside one that hangs takes %v", took)
+		}
+		if err := <-hanging; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the hanging call: %v", err)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func second(_ any, err error) error { return err }
