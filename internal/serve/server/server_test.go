@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -237,6 +238,19 @@ func TestHeadersAreBounded(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "much", strings.Repeat("x", maxHeaderBytes))
 	if _, err := say(ctx, r.dial(), ""); err == nil {
 		t.Error("a call with too many headers succeeds")
+	}
+}
+
+// Calls under way keep no headers, of up to 16 KiB each.
+func TestHeadersAreDropped(t *testing.T) {
+	r := start(t, func(ctx context.Context, _ string) (string, error) {
+		headers, _ := metadata.FromIncomingContext(ctx)
+		return fmt.Sprint(headers), nil
+	})
+	defer r.end()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "much", strings.Repeat("x", maxHeaderBytes/2))
+	if got, err := say(ctx, r.dial(), ""); err != nil || got != "map[]" {
+		t.Errorf("the call has %.50s, %v", got, err)
 	}
 }
 

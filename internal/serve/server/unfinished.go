@@ -43,7 +43,8 @@ type unfinished struct {
 type unfinishedKey struct{}
 
 // beginRequest implements tap.ServerInHandle: gRPC calls it when the headers of a call have come, before the next Read.
-func (s *Server) beginRequest(ctx context.Context, _ *tap.Info) (context.Context, error) {
+func (s *Server) beginRequest(ctx context.Context, info *tap.Info) (context.Context, error) {
+	clear(info.Header) // nobody reads it, and a call may last
 	c := infoOf(ctx).conn
 	r := &unfinished{conn: c, stream: c.unbegun}
 	c.unbegun = 0
