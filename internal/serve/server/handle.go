@@ -40,8 +40,8 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-// handle calls the handler, and waits for room for its answer. During a drain, handle refuses the call. A panic of the handler is recovered here, and
-// therefore counted and logged as a failed call.
+// handle calls the handler, and waits for room for its answer. During a drain, handle refuses the call. A panic of the
+// handler is recovered here, and therefore counted and logged as a failed call.
 func (s *Server) handle(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recoverPanic(method, &err)
 	if err := s.drain.enter(true); err != nil {
