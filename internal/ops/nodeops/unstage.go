@@ -74,7 +74,11 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 		return h, err
 	}
 	h.Close()
-	return v.unmountUnlocked(ctx, lockedVolume.ID, directory)
+	again, err := v.unmountUnlocked(ctx, lockedVolume.ID, directory)
+	if err == nil {
+		h = again // for the deferred Close
+	}
+	return h, err
 }
 
 // flushIfPossible flushes a volume. If Windows refuses twice, flushIfPossible only logs the

@@ -4,6 +4,7 @@
 package nodeops_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -126,6 +127,60 @@ func TestUnmountUnused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failingClose is a node on which files can't be closed while fails is true.
+type failingClose struct {
+	win.System
+	fails *bool
+}
+
+func (s failingClose) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	f, err := s.System.OpenFile(ctx, path, o)
+	return failingCloseFile{f, s.fails}, err
+}
+
+type failingCloseFile struct {
+	win.File
+	fails *bool
+}
+
+func (f failingCloseFile) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
+	child, err := f.File.OpenAt(ctx, name, o)
+	return failingCloseFile{child, f.fails}, err
+}
+
+func (f failingCloseFile) Close() error {
+	if err := f.File.Close(); err != nil || !*f.fails {
+		return err
+	}
+	return winerr.ErrorIODevice
+}
+
+// If the directory can't be closed after an unmount without Windows' lock, the volume's second lock is
+// released with the first.
+func TestUnstageVolumeClosesTheSecondLock(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	fails, locks := false, 0
+	n, err := nodeops.New(failingClose{sim, &fails}, nodeops.Options{})
+	simtest.Must(t, err)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stageVolume(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.FsctlLockVolume.String() {
+			locks++
+			fails = locks == 2
+		}
+	})
+	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
+	sim.OnCall(nil)
+	fails = false
+	simtest.WantErrorOf(t, "a directory that can't be closed", err, csiproxy.ErrUnavailable, "1117")
+	h, err := win.OpenDevice(t.Context(), sim, win.VolumePath(string(staged.VolumeID)), win.GenericRead)
+	simtest.Must(t, err)
+	simtest.Must(t, h.LockVolume(t.Context()))
+	simtest.Must(t, h.Close())
 }
 
 // The error of a volume in use says what to do about each kind of program that has it open, once.
