@@ -99,7 +99,12 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	if err != nil || len(links) > 0 {
 		return false, err
 	}
-	err = s.Volumes.Unmount(ctx, volume, path, func() error { return nil })
+	err = s.Volumes.Unmount(ctx, volume, path, func(directory *pathpolicy.File) error {
+		if directory.Path() != m.Path {
+			return changedMeanwhile() // a directory on the way has become a link, perhaps to another driver's mount
+		}
+		return nil
+	})
 	return err == nil, err
 }
 

@@ -285,7 +285,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 		return err
 	}
 	defer lockedVolume.Release()
-	return errorAt(targetPath, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushUnlessMissing(ctx, id) }))
+	return errorAt(targetPath, v.Unmount(ctx, lockedVolume, path, func(*pathpolicy.File) error { return v.flushUnlessMissing(ctx, id) }))
 }
 
 // flushUnlessMissing flushes a volume. If the volume's disk is offline or has left the node,
@@ -307,17 +307,17 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 	return nil
 }
 
-// Unmount unmounts a volume at a path, if the volume is mounted there. It calls flush first; an
-// error from flush ends the call.
+// Unmount unmounts a volume at a path, if the volume is mounted there. It first calls flush with the
+// volume's directory, which it holds open; an error from flush ends the call.
 func (v *Volumes) Unmount(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path,
-	flush func() error) (err error) {
+	flush func(directory *pathpolicy.File) error) (err error) {
 	walk := v.paths.Walk(v.sys)
 	defer walk.CloseInto(&err)
 	directory, err := v.holdMountPoint(ctx, walk, lockedVolume.ID, path)
 	if directory == nil {
 		return err
 	}
-	if err := flush(); err != nil {
+	if err := flush(directory); err != nil {
 		return err
 	}
 	return v.unmount(ctx, lockedVolume.ID, directory)

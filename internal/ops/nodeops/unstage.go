@@ -42,7 +42,7 @@ func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, e
 // UnmountByForce is Unmount for a volume that may be in use: open files break, and unwritten data
 // is lost if the flush fails.
 func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) error {
-	return v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
+	return v.Unmount(ctx, lockedVolume, path, func(*pathpolicy.File) error { return v.flushIfPossible(ctx, lockedVolume.ID) })
 }
 
 // UnmountUnused is Unmount while Windows has the volume locked, to keep programs from starting to

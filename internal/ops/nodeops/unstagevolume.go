@@ -268,7 +268,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	if !isMissing {
 		return true, nil
 	}
-	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
+	err = s.Volumes.Unmount(ctx, volume, stagingPath, func(*pathpolicy.File) error {
 		s.options.Logger.Warn("unmounting a missing volume without a flush", "volume", id, "err", reason)
 		return nil
 	})
