@@ -198,7 +198,8 @@ func incompleteReason(links, mappings, undecided error) string {
 func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []*pathpolicy.FoundLink,
 	links usage.FoundLinks, incomplete usage.Incomplete) (undecided, _ error) {
 	for i, m := range mounts {
-		mayBeGone := m.Kind == csiproxy.MountKindMountPoint && m.Volume.Disk == nil && m.Volume.Abnormal()
+		mayBeGone := m.Kind == csiproxy.MountKindMountPoint && m.Volume.Disk == nil && m.Volume.Abnormal() &&
+			m.Volume.Conditions[0].Reason != csiproxy.ReasonNotAnswering // a silent volume is there
 		if !mayBeGone || !s.Paths.IsOfKubelet(found[i].Path) {
 			continue
 		}

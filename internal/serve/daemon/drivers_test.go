@@ -552,3 +552,31 @@ func TestDriversWaitAlone(t *testing.T) {
 		}
 	})
 }
+
+// Lists at the shared endpoints end within ten seconds beside more hanging volumes of a driver than a list asks at once.
+func TestListsBesideManyHangingVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, nil)
+		for i := range 20 {
+			serial := fmt.Sprintf("hanging-%d", i)
+			simtest.Attach(t, w.blue.sys, winsim.DiskSpec{SizeBytes: 64 << 20, VendorID: w.blue.vendor, Serial: serial})
+			staged, err := w.blue.ops.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+				Disk:        csiproxy.Selector{SerialNumber: serial},
+				StagingPath: fmt.Sprintf(`%s\plugins\kubernetes.io\csi\%s\hanging-%d\globalmount`, kubelet, w.blue.driver, i)})
+			simtest.Must(t, err)
+			simtest.Must(t, w.blue.sys.DelayUncancellable(winsim.Match{Call: winsim.EachCall,
+				Object: strings.TrimSuffix(string(staged.VolumeID), `\`)}, time.Hour))
+		}
+		for _, name := range []protoreflect.Name{"ListVolumes", "CleanUp", "ListVolumes"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			begun := time.Now()
+			_, err := w.admin.call(ctx, methodOf(t, "storage", name), nil)
+			cancel()
+			if took := time.Since(begun); err != nil || took > 10*time.Second {
+				t.Errorf("%s ends after %v: %v", name, took, err)
+			}
+		}
+		w.blue.sys.ResetRules()
+		time.Sleep(2 * time.Hour)
+	})
+}
