@@ -243,27 +243,27 @@ func askByOwner(ctx context.Context, driver string, owners []string, atOnce int,
 			ofDrivers[owner] = append(ofDrivers[owner], i)
 		}
 	}
-	takes, outcomes := make([]func(), len(owners)), make([]operation.Outcome[struct{}], len(owners))
+	takes, errs := make([]func(), len(owners)), make([]error, len(owners))
 	askOne := func(ctx context.Context, i int) error {
-		outcomes[i] = operation.Catch(func() (_ struct{}, err error) {
-			takes[i], err = ask(ctx, i)
-			return struct{}{}, err
-		})
+		takes[i], errs[i] = ask(ctx, i)
 		return nil
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- operation.Each(len(own), atOnce, func(k int) error { return askOne(ctx, own[k]) }) }()
+	ended := make(chan operation.Outcome[int], 1)
+	go func() {
+		ended <- operation.Catch(func() (int, error) {
+			return 0, operation.Each(len(own), atOnce, func(k int) error { return askOne(ctx, own[k]) })
+		})
+	}()
 	takeAnswer := func(i int) bool {
-		if _, err := outcomes[i].Get(); err == nil {
+		if errs[i] == nil {
 			takes[i]()
 		}
 		return true
 	}
 	operation.AskByOwner(ctx, count, ofDrivers, atOnce, silentVolumeTimeout, askOne, takeAnswer)
-	err := <-ended
+	_, err := (<-ended).Get()
 	for _, i := range own {
-		_, ownErr := outcomes[i].Get()
-		err = cmp.Or(err, ownErr)
+		err = cmp.Or(err, errs[i])
 		takeAnswer(i)
 	}
 	return cmp.Or(err, ctx.Err())

@@ -67,7 +67,7 @@ func AskSome[K, T any](ctx context.Context, objects []K, ownerOf func(object K) 
 			if ownerOf != nil {
 				ctx = context.WithValue(ctx, ownerKey{}, ownerOf(objects[i]))
 			}
-			outcomes[i] = Catch(func() (T, error) { return ask(ctx, objects[i]) })
+			outcomes[i].value, outcomes[i].err = ask(ctx, objects[i])
 			return outcomes[i].err
 		}
 		AskByOwner(ctx, len(objects), byOwner, atOnce, timeout, askOne, func(i int) bool { return yield(objects[i], outcomes[i]) })
@@ -81,14 +81,14 @@ func UnknownOwner[K any](K) string { return "?" }
 type ownerKey struct{}
 
 // AskByOwner is AskSome for the objects 0 to count-1, grouped by owner, and without type
-// parameters: programs contain its code only once.
+// parameters: programs contain its code only once. If a call has panicked, so does AskByOwner.
 func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce int, timeout time.Duration,
 	ask func(ctx context.Context, i int) error, yield func(i int) bool) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	asking, tracker := WithTracker(asking)
 	defer TrackerOf(ctx).WaitFor(tracker)()
-	answers := make(chan int, count)
+	answers := make(chan Outcome[int], count)
 	for owner, owned := range byOwner {
 		go func() {
 			asking := asking
@@ -103,10 +103,11 @@ func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce
 					return
 				}
 				go func() {
-					if err := ask(asking, i); !errors.Is(err, csiproxy.ErrUnavailable) {
+					answer := Catch(func() (int, error) { return i, ask(asking, i) })
+					if !errors.Is(answer.err, csiproxy.ErrUnavailable) {
 						<-room
 					}
-					answers <- i
+					answers <- answer
 				}()
 			}
 		}()
@@ -115,8 +116,8 @@ func AskByOwner(ctx context.Context, count int, byOwner map[string][]int, atOnce
 	defer end.Stop()
 	for range count {
 		select {
-		case i := <-answers:
-			if !yield(i) {
+		case answer := <-answers:
+			if i, _ := answer.Get(); !yield(i) {
 				return
 			}
 		case <-end.C:

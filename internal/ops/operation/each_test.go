@@ -231,6 +231,21 @@ func TestAskByOwnerOfOtherOwners(t *testing.T) {
 	})
 }
 
+// A panic about an object reaches the caller of AskByOwner, and leaves the process alive.
+func TestAskByOwnerPanics(t *testing.T) {
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "a bug") || !strings.Contains(p, "each_test.go") {
+			t.Errorf("the caller's panic is %q", p)
+		}
+	}()
+	AskByOwner(t.Context(), 2, map[string][]int{"one": {0}, "other": {1}}, 1, time.Second, func(_ context.Context, i int) error {
+		if i == 1 {
+			panic("a bug")
+		}
+		return nil
+	}, func(int) bool { return true })
+}
+
 // A list of many volumes has as many errors if Windows refuses a call. Their text stays short.
 func TestEachJoinsErrors(t *testing.T) {
 	bad, odd := errors.New("bad"), errors.New("odd")
