@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -47,8 +49,10 @@ type devices struct {
 
 	unawaited sync.Map // has the key unawaitedKey while a driver asks a device without waiting
 
+	notes atomic.Uint64 // counts the changes of known
+
 	mu    sync.Mutex
-	known map[string]knowledge // by interface path, of the devices of the last query
+	known map[string]knowledge // by interface path, of the devices present at the last query
 }
 
 // knowledge is what earlier queries have learned about a device.
@@ -71,6 +75,9 @@ type knowledge struct {
 	scratch time.Time
 	// slow is when an adapter was last found to be slow: see ReenumerateAdapters.
 	slow time.Time
+	// noted is the value of devices.notes when a query last learned something about the device, or
+	// reported it.
+	noted uint64
 }
 
 // scratchTimeout is how long queries leave a scratch disk closed. When a container ends and its
@@ -86,7 +93,8 @@ func newDevices(class winid.GUID, o sharedDiskOptions, onSkipped func(count int)
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}
-	return &devices{class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
+	return &devices{class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped,
+		known: make(map[string]knowledge)}
 }
 
 // queries are the questions of the node, or of a driver, to devices. Ask each question in one function
@@ -179,31 +187,27 @@ var (
 // changed a device right before.
 func (q *query) all(ctx context.Context, key any, ask askFunc) ([]found, error) {
 	return q.runs.Do(ctx, key, func(ctx context.Context) ([]found, error) {
+		begun := q.devices.notes.Load()
 		paths, err := q.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
 		}
-		paths, scratch := q.devices.withoutScratch(paths)
-		results := q.askEach(ctx, paths, ask)
-		q.report(results, scratch)
+		results := q.askEach(ctx, q.devices.withoutScratch(paths), ask)
+		q.report(begun, results)
 		return results, ctx.Err()
 	})
 }
 
-// withoutScratch returns paths except those of known scratch disks, and the knowledge about these
-// scratch disks.
-func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]knowledge) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	scratch = make(map[string]knowledge)
+// withoutScratch returns paths except those of known scratch disks, and notes that these are there.
+func (d *devices) withoutScratch(paths []string) (others []string) {
 	for _, path := range paths {
-		if t := d.known[path]; time.Since(t.scratch) < scratchTimeout {
-			scratch[path] = t
+		if time.Since(d.last(path).scratch) < scratchTimeout {
+			d.note(path, func(*knowledge) {})
 		} else {
 			others = append(others, path)
 		}
 	}
-	return others, scratch
+	return others
 }
 
 // askEach asks the devices at paths. The goroutine for a silent device stays until Windows ends the
@@ -326,16 +330,15 @@ func isRefusedCall(err error) bool {
 }
 
 // report logs newly skipped devices and devices no longer skipped, and passes the number of skipped
-// devices to onSkipped. Devices that have left are excluded. scratch are the devices left out of
-// the query.
-func (q *query) report(results []found, scratch map[string]knowledge) {
+// devices to onSkipped. It forgets the devices that had left when the query began, at the value begun of
+// devices.notes; others may have come since.
+func (q *query) report(begun uint64, results []found) {
 	devices := q.devices
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
-	before := devices.known
-	devices.known = scratch
+	before := skipped(devices.known)
 	for _, r := range results {
-		state := before[r.path]
+		state := devices.known[r.path]
 		wasSkipped := state.reason != ""
 		noNews := r.err == errOtherDriver || r.err == errSlow && q.isBrief() // the query didn't wait, or only briefly
 		switch {
@@ -349,9 +352,11 @@ func (q *query) report(results []found, scratch map[string]knowledge) {
 			state.reason = ""
 			devices.log.Info("a device is no longer skipped", "device", r.path, "disk", state)
 		}
+		state.noted = devices.notes.Add(1)
 		devices.known[r.path] = state
 	}
-	if count := skipped(devices.known); count != skipped(before) {
+	maps.DeleteFunc(devices.known, func(_ string, state knowledge) bool { return state.noted <= begun })
+	if count := skipped(devices.known); count != before {
 		devices.onSkipped(count)
 	}
 }
@@ -412,11 +417,9 @@ func (d *Disks) Unnumbered() (path, reason string) {
 func (d *devices) note(path string, change func(*knowledge)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known == nil {
-		d.known = make(map[string]knowledge)
-	}
 	state := d.known[path]
 	change(&state)
+	state.noted = d.notes.Add(1)
 	d.known[path] = state
 }
 
