@@ -66,6 +66,10 @@ func (h DeviceHandle) control(ctx context.Context, code IoctlCode, in, out []byt
 // entries takes 18 KiB.
 const maximumOutput = 1 << 20
 
+// maximumProperty bounds the answers to queries of properties, which are kept for each disk. Real
+// answers take a few hundred bytes.
+const maximumProperty = 8 << 10
+
 // controlGrowing sends a call with ever larger buffers until its answer fits.
 func (h DeviceHandle) controlGrowing(ctx context.Context, code IoctlCode, in []byte, size int) ([]byte, error) {
 	for {
@@ -121,7 +125,7 @@ func (h DeviceHandle) property(ctx context.Context, id PropertyID, buffer []byte
 		}
 		// The driver cuts an answer that is too long and gives the full length in its header.
 		full, err := DescriptorSize(out)
-		if err != nil || int64(full) <= int64(len(buffer)) || full > maximumOutput {
+		if err != nil || int64(full) <= int64(len(buffer)) || full > maximumProperty {
 			return out, err
 		}
 		buffer = make([]byte, full)

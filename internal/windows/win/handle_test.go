@@ -111,7 +111,7 @@ func TestBuffersGrow(t *testing.T) {
 		full  uint32 // what the device says that its answer has
 		sizes []int
 	}{
-		{1024, []int{1024}}, {1025, []int{1024, 1025}}, {1 << 20, []int{1024, 1 << 20}}, {1<<20 + 1, []int{1024}},
+		{1024, []int{1024}}, {1025, []int{1024, 1025}}, {8 << 10, []int{1024, 8 << 10}}, {8<<10 + 1, []int{1024}},
 	} {
 		a := &answering{answer: func(out []byte) (int, error) {
 			binary.LittleEndian.PutUint32(out, 40)

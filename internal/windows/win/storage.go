@@ -270,7 +270,7 @@ func DecodeDeviceIDs(b []byte) ([]Identifier, error) {
 		if next == 0 {
 			break
 		}
-		if next < identifierHeader || next > len(rest) {
+		if next < identifierHeader+size || next > len(rest) {
 			return nil, fmt.Errorf("%s: identifier %d has the bad next offset %d", what, i, next)
 		}
 		rest = rest[next:]

@@ -89,3 +89,15 @@ func TestIdentifiersAreAligned(t *testing.T) {
 		t.Errorf("the second begins %d bytes after the first of 5 bytes; % x", next, b)
 	}
 }
+
+// Identifiers that overlap would take many times the memory of the answer.
+func TestIdentifiersDoNotOverlap(t *testing.T) {
+	b := EncodeDeviceIDs([]Identifier{{ID: make([]byte, 64)}, {ID: make([]byte, 64)}})
+	if ids, err := DecodeDeviceIDs(b); err != nil || len(ids) != 2 {
+		t.Errorf("separate identifiers: %v, %v", ids, err)
+	}
+	le.PutUint16(b[12+10:], 16) // the second one begins in the first one
+	if ids, err := DecodeDeviceIDs(b); err == nil {
+		t.Errorf("overlapping identifiers: %v", ids)
+	}
+}
