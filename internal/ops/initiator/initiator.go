@@ -57,6 +57,10 @@ type Initiator struct {
 	sys     System
 	options Options
 
+	// discoveries lets concurrent calls for a portal share the answers of all targets, which take
+	// much memory beside thousands of targets.
+	discoveries operation.NextRun[win.ISCSIPortal, []csiproxy.IQN]
+
 	mu        sync.Mutex
 	ofDrivers map[string]bool // targets connected by a driver through ConnectTarget, by name in lower case
 }

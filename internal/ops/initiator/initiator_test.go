@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -610,4 +611,25 @@ func TestSessionsOfOwners(t *testing.T) {
 			simtest.Want(t, test.name+": the sessions that "+ends+" ends", fmt.Sprint(n.ended), test.ended)
 		}
 	}
+}
+
+// Calls for the same portal at the same time share a run, which keeps the answers of all targets.
+func TestDiscoveriesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys, i := newNode(t, winsim.Delays{Calls: map[string]time.Duration{win.CallRefreshISCSIPortal: time.Second}}, target(name, 1))
+		must(t, i.AddTargetPortal(t.Context(), portal))
+		calls := counted(sys, win.CallRefreshISCSIPortal)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				found, err := i.DiscoverTargetPortal(t.Context(), portal)
+				if err != nil || !slices.Equal(found, []csiproxy.IQN{name}) {
+					t.Errorf("found are %v, %v", found, err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		simtest.Want(t, "runs", calls()[0], 2) // all calls but the first one share the second run
+	})
 }

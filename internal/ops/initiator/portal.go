@@ -64,6 +64,12 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPo
 	if err != nil {
 		return nil, err
 	}
+	shared, err := i.discoveries.Do(ctx, want, func(ctx context.Context) ([]csiproxy.IQN, error) { return i.discover(ctx, want) })
+	return slices.Clone(shared), err
+}
+
+// discover asks a portal for its targets.
+func (i *Initiator) discover(ctx context.Context, want win.ISCSIPortal) ([]csiproxy.IQN, error) {
 	portal, known, err := i.known(ctx, want)
 	if err != nil {
 		return nil, err
@@ -104,14 +110,19 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 	defer silence.Stop()
 	var found []csiproxy.IQN
 	silent := len(targets)
-	for target, outcome := range operation.AskSome(answering, targets, operation.UnknownOwner, maxSilentTargets, targetsTimeout, i.sys.ISCSIDiscoveryMechanisms) {
+	// The answers for thousands of targets would take much memory.
+	isAtPortal := func(ctx context.Context, target string) (bool, error) {
+		mechanisms, err := i.sys.ISCSIDiscoveryMechanisms(ctx, target)
+		return slices.ContainsFunc(portalsIn(mechanisms), func(portal win.ISCSIPortal) bool { return win.SamePortal(portal, p) }), err
+	}
+	for target, outcome := range operation.AskSome(answering, targets, operation.UnknownOwner, maxSilentTargets, targetsTimeout, isAtPortal) {
 		silence.Reset(timeout)
 		silent--
-		mechanisms, err := outcome.Get()
+		isFound, err := outcome.Get()
 		if err != nil && !errors.Is(err, winerr.ISDSCTargetNotFound) { // a missing target has gone meanwhile, or is another driver's
 			i.options.Logger.Warn("a target doesn't say where it was found", "target", quote.Text(target), "err", err)
 		}
-		if slices.ContainsFunc(portalsIn(mechanisms), func(portal win.ISCSIPortal) bool { return win.SamePortal(portal, p) }) {
+		if isFound {
 			found = append(found, csiproxy.IQN(target))
 		}
 	}
