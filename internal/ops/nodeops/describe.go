@@ -257,6 +257,9 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 	return nil
 }
 
+// maxPaths bounds the mount points of a volume in lists of disks, which watchers keep.
+const maxPaths = 64
+
 // describeVolume fills in the volume of a partition.
 func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
 	name, err := opendisk.VolumeOfPartition(ctx, d.options.Lists, n, p.Number)
@@ -273,8 +276,9 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 			return err
 		}
 	}
-	if last := len(p.Paths) - 1; last >= 0 && p.Paths[last] == usage.ManyMore {
-		p.Paths, p.Error = p.Paths[:last], "it is mounted at "+usage.ManyMore
+	if len(p.Paths) > maxPaths || slices.Contains(p.Paths, usage.ManyMore) {
+		// ManyMore is the last path. The copy lets go of the rest.
+		p.Paths, p.Error = slices.Clone(p.Paths[:min(maxPaths, len(p.Paths)-1)]), "it is mounted at "+usage.ManyMore
 	}
 	info, err := d.options.Lists.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {

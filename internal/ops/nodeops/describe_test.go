@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -244,6 +245,28 @@ func TestListsSurviveARemoval(t *testing.T) {
 				if diff := cmp.Diff(before, after); diff != "" || err != nil {
 					t.Errorf("%s, given up %t, at call %d: %v; -want +got:\n%s", name, c.givenUp, at, err, diff)
 				}
+			}
+		}
+	}
+}
+
+// A list of disks has a few of the mount points of a volume, however many there are: watchers keep lists.
+func TestDiskWithManyMountPoints(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	n, err := nodeops.New(sim, nodeops.Options{})
+	simtest.Must(t, err)
+	volume, number := simtest.Volume(t, sim)
+	mounted := 0
+	for _, step := range []struct{ mounted, listed int }{{64, 64}, {65, 64}, {100, 64}} {
+		for i := mounted; i < step.mounted; i++ {
+			simtest.Mount(t, sim, fmt.Sprintf(`%s\m%d`, simtest.Kubelet, i), volume)
+		}
+		mounted = step.mounted
+		all, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{Number: &number})
+		simtest.Must(t, err)
+		for _, p := range all[0].Partitions {
+			if string(p.VolumeID) == volume && (len(p.Paths) != step.listed || (p.Error != "") != (step.mounted > step.listed)) {
+				t.Errorf("%d of %d are listed: %q", len(p.Paths), step.mounted, p.Error)
 			}
 		}
 	}
