@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
@@ -322,4 +326,55 @@ func TestDriversMappingsAreBounded(t *testing.T) {
 	w.must(b.SMB.NewSMBGlobalMapping(t.Context(), `\\other\`+last, "", user))
 	w.must(b.SMB.RemoveSMBGlobalMapping(t.Context(), `\\other\`+last))
 	w.must(stage(b, b.share))
+}
+
+// Calls on different servers at the same time don't exceed the bound together.
+func TestConcurrentMappingsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, atOnce = 512, 20
+		sim := simtest.Open(t, winsim.Delays{Calls: map[string]time.Duration{win.CallCreateSMBGlobalMapping: time.Second}})
+		driver := nodeops.Driver{Driver: scope.Driver{Name: blue, Servers: []string{"full"}}}
+		add := func(server, share string) string {
+			simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: server, Name: share}))
+			simtest.Must(t, sim.SMB().SetUser(server, user.Username, user.Password))
+			return `\\` + server + `\` + share
+		}
+		for i := range most - 2 {
+			simtest.Must(t, sim.SMB().Map(smbserver.Mapping{RemotePath: add("full", fmt.Sprintf("share-%d", i)),
+				SMBMappingOptions: win.SMBMappingOptions{Username: user.Username, Password: user.Password}}))
+		}
+		var remotes []string
+		for i := range atOnce {
+			server := fmt.Sprintf("server-%d", i)
+			driver.Servers = append(driver.Servers, server)
+			remotes = append(remotes, add(server, "data"))
+		}
+		n, err := nodeops.New(sim, nodeops.Options{}, driver)
+		simtest.Must(t, err)
+		mapAll := func() {
+			var wg sync.WaitGroup
+			for _, remote := range remotes {
+				wg.Go(func() {
+					err := n.Driver(blue).SMB.NewSMBGlobalMapping(t.Context(), remote, "", user)
+					if err != nil && !errors.Is(err, csiproxy.ErrResourceExhausted) {
+						t.Errorf("%s: %v", remote, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		count := func() int {
+			all, err := sim.SMBGlobalMappings(t.Context())
+			simtest.Must(t, err)
+			return len(all)
+		}
+		mapAll()
+		if count() > most {
+			t.Errorf("there are %d mappings", count())
+		}
+		for _, remote := range remotes { // one after the other, the last ones are used
+			_ = n.Driver(blue).SMB.NewSMBGlobalMapping(t.Context(), remote, "", user)
+		}
+		simtest.Want(t, "mappings", count(), most)
+	})
 }

@@ -18,7 +18,8 @@ import (
 type facts struct {
 	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
-	// isFull is set if the share isn't mapped, and the driver already has maxMappings.
+	// isFull is set if the share isn't mapped, and the driver has maxMappings with the call's own mapping
+	// and those of concurrent calls.
 	isFull bool
 	// answer is Windows' error for the root of the share; nil if the root exists, or if the root is
 	// denied and the wanted directory exists.
@@ -47,13 +48,14 @@ const (
 
 // gather collects the facts of a share's plain mapping.
 func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
+	making := m.making.Load() // before the list, which has the mappings of the calls that have ended
 	mappings, err := m.List(ctx)
 	if err != nil {
 		return facts{}, err
 	}
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, wanted.remote.Share()) })
 	if index < 0 {
-		isFull := m.options.Users.Driver() != "" && len(mappings) >= maxMappings
+		isFull := m.options.Users.Driver() != "" && len(mappings)+int(making) > maxMappings
 		return facts{staging: wanted.Staging, isFull: isFull}, nil
 	}
 	return m.gatherOf(ctx, wanted, mappings[index])

@@ -149,6 +149,8 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 		return false, err
 	}
 	defer server.Release()
+	m.making.Add(1)
+	defer m.making.Add(-1)
 	for range maxAttempts {
 		// The previous holder of the lock may have made the mapping.
 		f, err := m.gather(ctx, wanted)

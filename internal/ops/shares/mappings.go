@@ -81,6 +81,7 @@ package shares
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -149,6 +150,7 @@ type Mappings struct {
 	options Options
 	probes  operation.NextRun[string, struct{}] // by folded path
 	lists   operation.NextRun[struct{}, []win.SMBMapping]
+	making  atomic.Int64 // calls that may be making a mapping
 }
 
 // New returns the operations on the mappings of sys. paths decides which local paths are allowed.
