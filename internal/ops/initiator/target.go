@@ -30,6 +30,9 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, i
 	return err
 }
 
+// maxOfDrivers bounds the records of noteDriver. A node has far fewer connected targets.
+const maxOfDrivers = 4096
+
 // noteDriver records a target connected by a driver through ConnectTarget. LogOut then keeps the
 // target connected until the driver disconnects it. isFirst is true if the record is new.
 func (i *Initiator) noteDriver(iqn csiproxy.IQN) (isFirst bool) {
@@ -37,6 +40,12 @@ func (i *Initiator) noteDriver(iqn csiproxy.IQN) (isFirst bool) {
 	defer i.mu.Unlock()
 	key := strings.ToLower(string(iqn))
 	isFirst = !i.ofDrivers[key]
+	if isFirst && len(i.ofDrivers) == maxOfDrivers {
+		for other := range i.ofDrivers {
+			delete(i.ofDrivers, other)
+			break
+		}
+	}
 	i.ofDrivers[key] = true
 	return isFirst
 }
