@@ -14,7 +14,7 @@ import (
 // NextRun lets concurrent callers share the runs of a function. For each key, at most one run is
 // under way. A caller that comes during a run gets the result of the next run, together with all
 // other waiting callers: the current run may have read its answer before the caller changed
-// something. The zero value is ready.
+// something. Calls for objects of different owners (see AskSome) share no runs. The zero value is ready.
 type NextRun[K comparable, T any] struct {
 	// Timeout is how long a run may take, from its beginning, until its waiting callers get an
 	// error. A caller that finds a run past the timeout fails at once. Default: none.
@@ -62,6 +62,7 @@ func (n *NextRun[K, T]) Do(ctx context.Context, key K, f func(context.Context) (
 
 func (s *sharedRuns) do(ctx context.Context, timeout time.Duration, room chan struct{}, key any,
 	f func(context.Context) (any, error)) (any, error) {
+	key = [2]any{key, ctx.Value(ownerKey{})} // the run has the owner's limits on calls: see AskSome
 	s.mu.Lock()
 	before := s.runs[key]
 	s.mu.Unlock()

@@ -259,3 +259,29 @@ func TestNextRunIsOfItsCaller(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 }
+
+// A run for another owner's object has the limits of that owner. A call for the same object as the caller's own doesn't wait for the
+// run.
+func TestNextRunOfOtherOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs NextRun[string, int]
+		hung := make(chan struct{})
+		go func() {
+			defer close(hung)
+			for range AskSome(t.Context(), []string{"volume"}, UnknownOwner, 1, time.Hour, func(ctx context.Context, volume string) (int, error) {
+				return runs.Do(ctx, volume, func(context.Context) (int, error) {
+					time.Sleep(time.Minute)
+					return 1, nil
+				})
+			}) {
+			}
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		got, err := runs.Do(t.Context(), "volume", func(context.Context) (int, error) { return 2, nil })
+		if took := time.Since(begun); got != 2 || err != nil || took > 0 {
+			t.Errorf("%d, %v after %v", got, err, took)
+		}
+		<-hung
+	})
+}
