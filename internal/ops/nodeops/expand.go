@@ -30,6 +30,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	interval := firstRescan
 	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
 	grown := false
+	// With a negative Wait, there is one attempt without a rescan.
 	polling := operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond}
 	for err == nil && !grown && polling.Next(ctx) {
 		if err = s.growOnce(ctx, id, &expanded); err != nil {

@@ -190,6 +190,7 @@ func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
 // sick disk doesn't answer what the selector compares, the answer is unknown and isAnother returns
 // false.
 func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
+	// The disk has told everything that the selector compares.
 	answered := (wanted.SerialNumber == "" || disk.SerialNumber != "") &&
 		(wanted.Identifier == "" || len(disk.Identifiers) > 0) &&
 		(wanted.Adapter == nil || disk.Location.SCSI != nil) &&

@@ -97,7 +97,8 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 	}
 	found := 0
 	var asked []usage.VolumeUse
-	byDriver, known := make(map[string][]int), make(map[string]bool)
+	byDriver := make(map[string][]int)
+	taken := make(map[string]bool) // volumes and series that occur already: planted links may repeat them
 	for l := range links.All() {
 		_, name := n.groups.Paths.PublishedAt(l.Path)
 		staging, driver := n.groups.Paths.StagingPathOf(l.Link.Path)
@@ -105,11 +106,11 @@ func (n *Node) VolumeUse(ctx context.Context) (use []usage.VolumeUse, leftOut in
 		if staged := links.At(staging); staged != nil {
 			id = staged.Link.Volume
 		}
-		series := driver + `\` + name // each series may occur once, even if a link or directory is planted
-		if name == "" || id == "" || len(series) > longestNames || known[driver+id] || known[series] {
+		volume, series := driver+id, driver+`\`+name // by driver: another driver may plant the same volume
+		if name == "" || id == "" || len(series) > longestNames || taken[volume] || taken[series] {
 			continue
 		}
-		known[driver+id], known[series] = true, true // ids by driver: another driver may plant the volume
+		taken[volume], taken[series] = true, true
 		if found++; found <= mostVolumes {
 			byDriver[driver] = append(byDriver[driver], len(asked))
 			asked = append(asked, usage.VolumeUse{VolumeID: id, PersistentVolume: name, Driver: driver})

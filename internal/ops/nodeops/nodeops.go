@@ -121,7 +121,8 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
 	whole := common.whole()
 	n.all = append(n.all, whole.calls)
-	if len(drivers) > 0 { // a call that hangs in a list is then refused in lists only
+	if len(drivers) > 0 {
+		// Lists ask the drivers' disks. Where such a call hangs, the node's other calls go on.
 		whole.lists = common.listCalls()
 		n.all = append(n.all, whole.lists)
 	}
@@ -192,7 +193,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 type part struct {
 	driver string             // "" for the whole node
 	calls  *operation.Windows // the part's bounded calls to Windows
-	lists  *operation.Windows // separate calls, for lists of all disks and for the disks' owners: a hanging disk delays only lists
+	lists  *operation.Windows // for lists of all disks and their owners; separate, as hanging disks then delay only lists
 	sys    win.System         // uses calls
 	paths  *pathpolicy.Policy
 	users  *usage.Finder

@@ -229,7 +229,8 @@ func (q *query) askEach(ctx context.Context, paths []string, ask askFunc) []foun
 	for i, path := range paths {
 		results[i] = found{path: path, err: errOtherDriver}
 		last := q.devices.last(path)
-		if last.mayBeOf(q.driver) && !last.isOfAnother(q.driver) { // the node doesn't wait for drivers' disks
+		// To the node, with driver "", all disks of drivers are another's.
+		if last.mayBeOf(q.driver) && !last.isOfAnother(q.driver) {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask

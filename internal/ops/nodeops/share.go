@@ -63,8 +63,8 @@ func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareReque
 // unstaging is a request to unstage a share.
 type unstaging struct {
 	local  pathpolicy.Path // the staging path
-	remote win.UNCPath     // the target of the link there
-	named  bool            // the caller has named remote: the mapping is removed even without a link
+	remote win.UNCPath     // the share: named by the caller, or the target of the link at local
+	named  bool            // by the caller: the mapping is removed even without a link
 	force  bool            // unstage the share even if published
 }
 
@@ -88,9 +88,9 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csipr
 	if !linked && !u.named { // another process has removed the link
 		return unstaged, nil
 	}
-	wasRemoved := !linked && links.At(u.local) // since the search for links
-	leadsElsewhere := !staged && !u.named      // not to the share found before the lock
-	if wasRemoved || leadsElsewhere {
+	wasRemoved := !linked && links.At(u.local) // after the search for links
+	wasReplaced := !staged && !u.named         // before the lock, by a link to another share
+	if wasRemoved || wasReplaced {
 		return unstaged, changedMeanwhile()
 	}
 	if staged {

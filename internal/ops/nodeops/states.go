@@ -36,6 +36,7 @@ func (d *Disks) AllOnline(ctx context.Context, driver string) (bool, error) {
 	}
 	for _, f := range results {
 		last := d.options.Shared.disks.last(f.path)
+		// The first condition is about the caller, the second one about the volume's driver.
 		if !last.mayBeOf(d.options.Driver) || last.isOfAnother(driver) {
 			continue
 		}

@@ -51,13 +51,13 @@ func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *usage.Locked
 // decides how long to retry.
 func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedVolume, path pathpolicy.Path) (
 	locked win.DeviceHandle, err error) {
-	h, err := v.Lock(ctx, lockedVolume.ID)
+	handle, err := v.Lock(ctx, lockedVolume.ID)
 	if err != nil {
 		return locked, err
 	}
 	defer func() {
 		if locked.Device == nil || err != nil { // also after a panic
-			h.Close() // releases the lock; a no-op for a closed handle
+			handle.Close() // releases the lock; a no-op for a closed handle
 		}
 	}()
 	walk := v.paths.Walk(v.sys)
@@ -67,18 +67,18 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *usage.LockedV
 		return locked, err
 	}
 	if directory == nil {
-		return h, nil
+		return handle, nil
 	}
 	err = v.unmount(ctx, lockedVolume.ID, directory) // Lock has flushed the volume
 	if !winerr.IsAny(err, perhapsDueToLock...) {
-		return h, err
+		return handle, err
 	}
-	h.Close()
-	again, err := v.unmountUnlocked(ctx, lockedVolume.ID, directory)
+	handle.Close()
+	second, err := v.unmountUnlocked(ctx, lockedVolume.ID, directory)
 	if err == nil {
-		h = again // for the deferred Close
+		handle = second // the deferred Close closes it if the walk fails to close
 	}
-	return h, err
+	return handle, err
 }
 
 // flushIfPossible flushes a volume. If Windows refuses twice, flushIfPossible only logs the
@@ -107,24 +107,24 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 	if err := v.unmount(ctx, id, directory); err != nil {
 		return win.DeviceHandle{}, err
 	}
-	inside := context.WithoutCancel(ctx)
-	h, err := v.Lock(inside, id)
+	uncancelled := context.WithoutCancel(ctx)
+	h, err := v.Lock(uncancelled, id)
 	if err == nil || winerr.IsGone(err) {
 		return h, err
 	}
 	reason := "Windows doesn't say whether something opened it during the unmount; try again"
 	if used := (inUse{}); errors.As(err, &used) {
 		err = used.error // IsInUse must be false: the volume was unmounted, if only for a moment
-		reason = "something opened it during the unmount" + v.users(inside, id) + orForce
+		reason = "something opened it during the unmount" + v.users(uncancelled, id) + orForce
 	}
-	after := "it stays mounted, since "
-	mountErr := directory.Mount(inside, string(id))
-	if mounted, queryErr := mountedAt(inside, directory); queryErr != nil || !mounted.Equal(id) {
+	state := "it stays mounted, since "
+	mountErr := directory.Mount(uncancelled, string(id))
+	if mounted, queryErr := mountedAt(uncancelled, directory); queryErr != nil || !mounted.Equal(id) {
 		err = errors.Join(err, mountErr, queryErr)
-		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
+		state = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
 	return h, &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id),
-		Detail: after + reason, Err: err}
+		Detail: state + reason, Err: err}
 }
 
 // Lock opens a volume, flushes it and locks it until the handle is closed. If the volume is in use,

@@ -223,6 +223,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
+	// Windows supports these options on every disk. It may refuse any others for good.
 	isUsual := o == win.FormatOptions{FileSystem: "NTFS", Label: o.Label}
 	var failed error // the error of the previous attempt
 	var updated time.Time
@@ -255,7 +256,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *usage.LockedDisk, lock
 				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
 		}
 		if isUsual && errors.Is(failed, winerr.ErrorInvalidParameter) {
-			// Users have seen this error intermittently with newly arrived volumes:
+			// Users have seen this error for a while with newly arrived volumes:
 			// https://github.com/PowerShell/PowerShell/issues/7771
 			return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows can't format the volume yet: %v", failed)
 		}
