@@ -125,9 +125,25 @@ func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *open
 	name, err = t.ownerOf(disk)
 	isKnown = err == nil && (name != "" || !t.lacksAddress(disk))
 	if isKnown {
-		t.lastOwners.Store(d.Number, name)
+		t.noteOwner(ctx, d, name)
 	}
 	return name, isKnown, err
+}
+
+// noteOwner notes the owner of a disk that still has its number. If another call notes another owner meanwhile, the
+// number may have gone to another disk: then the owner is unknown until that disk is next opened.
+func (t *Table) noteOwner(ctx context.Context, d *opendisk.Disk, name string) {
+	before, isKnown := t.lastOwners.Load(d.Number)
+	if isKnown && before == name {
+		return
+	}
+	if current, err := d.DeviceHandle.Number(ctx); err != nil || current.DeviceNumber != d.Number {
+		return
+	}
+	now, isStored := t.lastOwners.LoadOrStore(d.Number, name)
+	if isStored && now != name && !(isKnown && t.lastOwners.CompareAndSwap(d.Number, before, name)) {
+		t.lastOwners.Delete(d.Number)
+	}
 }
 
 // lacksAddress reports whether a disk has withheld the address by which it may belong to a driver.

@@ -143,7 +143,7 @@ func TestAnothersVolumeIsMissing(t *testing.T) {
 		made := 0
 		n.OnCall(func(c winsim.Call) {
 			if c.Name != win.IoctlVolumeGetVolumeDiskExtents.String() && c.Name != win.IoctlStorageQueryProperty.String() &&
-				(c.Name != win.CallOpen || strings.HasSuffix(c.Object, `\`)) {
+				c.Name != win.IoctlStorageGetDeviceNumber.String() && (c.Name != win.CallOpen || strings.HasSuffix(c.Object, `\`)) {
 				made++
 			}
 		})
@@ -375,12 +375,52 @@ func TestLastOwner(t *testing.T) {
 	}
 }
 
+// A disk that has left says its owner late, after the next disk with the number: the late answer doesn't count. If both
+// say it at the same time, nothing counts until the disk is opened again.
+func TestLateOwner(t *testing.T) {
+	var table *Table
+	number := csiproxy.DiskNumber(5)
+	for name, test := range map[string]struct {
+		numbers []csiproxy.DiskNumber // of the disk that has left
+		want    any
+	}{
+		"late":             {nil, "other"},
+		"another number":   {[]csiproxy.DiskNumber{6}, "other"},
+		"at the same time": {[]csiproxy.DiskNumber{5}, nil},
+	} {
+		left, came := disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, numbers: test.numbers},
+			disk{descriptor: win.DeviceDescriptor{VendorID: "other"}, numbers: []csiproxy.DiskNumber{number}}
+		tell := func(d win.Device, vendor string) {
+			simtest.Must(t, second(table.OwnerOfDisk(t.Context(), nil, &opendisk.Disk{DeviceHandle: win.DeviceHandle{Device: d},
+				Number: number, Hardware: opendisk.Hardware{Descriptor: win.DeviceDescriptor{VendorID: vendor}}})))
+		}
+		var err error
+		table, err = New(nil, []Driver{{Name: "own", Disks: []DiskPattern{{Vendor: "own"}}}, {Name: "other", Disks: []DiskPattern{{Vendor: "other"}}}},
+			slog.New(slog.DiscardHandler))
+		simtest.Must(t, err)
+		tell(&whileAsked{disk: &left, first: func() { tell(&came, "other") }}, "own")
+		last, _ := table.lastOwners.Load(number)
+		simtest.Want(t, name+": the last owner", last, test.want)
+	}
+}
+
+// whileAsked is a disk that calls first before it answers.
+type whileAsked struct {
+	*disk
+	first func()
+}
+
+func (d *whileAsked) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	d.first()
+	return d.disk.Control(ctx, code, in, out)
+}
+
 // A sick disk that doesn't say the address by which it is a driver's isn't noted as nobody's.
 func TestLastOwnerWithoutAddress(t *testing.T) {
 	adapter := uint32(3)
 	byAdapter, byVendor := Driver{Name: "own", Disks: []DiskPattern{{Adapter: &adapter}}}, Driver{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}}
 	for vendor, want := range map[string]string{"own": "own", "other": "other"} {
-		d := disk{descriptor: win.DeviceDescriptor{VendorID: vendor}, address: winerr.ErrorIODevice}
+		d := disk{numbers: []csiproxy.DiskNumber{5}, descriptor: win.DeviceDescriptor{VendorID: vendor}, address: winerr.ErrorIODevice}
 		table, err := New(diskOf{nil, &d, nil, nil}, []Driver{byAdapter, byVendor}, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
 		table.lastOwners.Store(csiproxy.DiskNumber(5), "own")
