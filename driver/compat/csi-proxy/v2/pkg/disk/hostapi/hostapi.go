@@ -158,8 +158,8 @@ func (d DiskAPI) GetDiskReadOnly(diskNumber uint32) (bool, error) {
 	return described.ReadOnly, err
 }
 
-// SetDiskReadOnly implements [HostAPI]. CSI Proxy makes a disk writable as it brings it online, so an
-// offline disk goes online, too. It makes a disk read-only only by staging it: Windows keeps the
+// SetDiskReadOnly implements [HostAPI]. CSI Proxy makes a disk writable as it brings it online, so a
+// read-only offline disk goes online, too. It makes a disk read-only only by staging it: Windows keeps the
 // attribute for the disk's place, and gives it to the next disk there, unless somebody clears it.
 func (d DiskAPI) SetDiskReadOnly(diskNumber uint32, isReadOnly bool) error {
 	described, err := d.describe(diskNumber)
