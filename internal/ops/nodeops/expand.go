@@ -29,19 +29,15 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 	var nextRescan time.Time
 	interval := firstRescan
 	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
-	grown := false
+	isLargeEnough := false // the disk was, when the volume was grown
 	// With a negative Wait, there is one attempt without a rescan.
 	polling := operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond}
-	for err == nil && !grown && polling.Next(ctx) {
+	for err == nil && !isLargeEnough && polling.Next(ctx) {
 		if err = s.growOnce(ctx, id, &expanded); err != nil {
 			break
 		}
-		// growOnce has made Windows read the disk's size again.
-		if expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil {
-			break
-		}
-		grown = expanded.DiskSizeBytes >= r.DiskSizeBytes
-		if now := time.Now(); !grown && timeout >= 0 && !now.Before(nextRescan) {
+		isLargeEnough = expanded.DiskSizeBytes >= r.DiskSizeBytes
+		if now := time.Now(); !isLargeEnough && timeout >= 0 && !now.Before(nextRescan) {
 			nextRescan, interval = now.Add(interval), 2*interval
 			err = s.Disks.RescanAdapters(ctx)
 		}
@@ -50,7 +46,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 		return expanded, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
 			expanded.DiskSizeBytes, ctx.Err())
 	}
-	if err == nil && !grown {
+	if err == nil && !isLargeEnough {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"the disk still has %d bytes after %v; %d were requested; try again later",
 			expanded.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
@@ -65,29 +61,32 @@ func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *
 		return err
 	}
 	defer lockedDisk.Release()
-	return s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
+	diskBytes, err := s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
+	expanded.DiskSizeBytes = cmp.Or(diskBytes, expanded.DiskSizeBytes)
+	return err
 }
 
-// grow grows a volume as far as its disk allows. It sets size to the volume's new size, and grown
-// if the new size exceeds the old size. If size is 0, grow first asks for the old size. If
-// grow fails, size stays the old size: the next attempt then notices the growth of both attempts.
+// grow grows a volume as far as its disk allows, and returns the disk's size at the growth. It sets
+// size to the volume's new size, and grown if the new size exceeds the old size. If size is 0, grow
+// first asks for the old size. If grow fails without an obstacle, size stays the old size: the next
+// attempt then notices the growth of both attempts.
 func (s *Staging) grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
-	size *int64, grown *bool) error {
+	size *int64, grown *bool) (diskBytes int64, _ error) {
 	if *size == 0 {
 		before, err := s.Volumes.GetVolumeStats(ctx, id)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		*size = before.SizeBytes
 	}
-	obstacle, err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0)
+	diskBytes, obstacle, err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	*size, *grown = stats.SizeBytes, *grown || stats.SizeBytes > *size
-	return obstacle
+	return diskBytes, obstacle
 }

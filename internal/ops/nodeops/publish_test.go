@@ -83,6 +83,24 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
+// The disk grows, and another caller makes Windows see it, at each call of ExpandVolume in turn. A success
+// means a grown volume.
+func TestExpandVolumeOfADiskThatGrowsMeanwhile(t *testing.T) {
+	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+		sim, n, number := newStaged(t)
+		before(sim, func(winsim.Call) {
+			simtest.Must(t, sim.GrowDisk(number, 20<<30))
+			simtest.Must(t, n.Disk.Rescan(t.Context()))
+		})
+		done, err := n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{StagingPath: stagingPath,
+			DiskSizeBytes: 20 << 30, Wait: -1})
+		sim.OnCall(nil)
+		if err == nil && (!done.Grown || done.SizeBytes < 19<<30) {
+			t.Errorf("it succeeded with %+v", done)
+		}
+	})
+}
+
 // A volume that can't have what is free on its disk grows as far as it can, and each call says what is in the way.
 func TestGrowthThatIsBlocked(t *testing.T) {
 	sim, n := newStagingNode(t)

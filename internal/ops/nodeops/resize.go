@@ -44,7 +44,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 		return err
 	}
 	defer lockedDisk.Release()
-	obstacle, err := v.Grow(ctx, lockedDisk, id, extent, sizeBytes)
+	_, obstacle, err := v.Grow(ctx, lockedDisk, id, extent, sizeBytes)
 	if err != nil || obstacle == nil {
 		return err
 	}
@@ -58,44 +58,45 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 }
 
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0, Grow grows the
-// volume as far as the disk allows. obstacle says why the volume can't reach the size, or can't get all
-// free space of its disk; the volume stays usable.
+// volume as far as the disk allows. diskBytes is the size of the disk on which the growth was based.
+// obstacle says why the volume can't reach the size, or can't get all free space of its disk; the
+// volume stays usable.
 func (v *Volumes) Grow(ctx context.Context, lockedDisk *usage.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
-	sizeBytes int64) (obstacle, _ error) {
+	sizeBytes int64) (diskBytes int64, obstacle, _ error) {
 	dv := diskVolume{id, lockedDisk.Disk, extent}
 	info, formatted, err := v.Information(ctx, dv.id)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if err := refreshSize(ctx, dv.disk); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	p, err := planFor(ctx, dv, sizeBytes)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	canGrow := info.FileSystem == "NTFS" || info.FileSystem == "ReFS"
 	if formatted && !canGrow {
 		if p.growth > 0 {
 			p.obstacle = csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
 		}
-		return p.obstacle, nil
+		return p.diskBytes, p.obstacle, nil
 	}
 	if p.growth > 0 {
 		if p, err = v.growPartition(ctx, dv, sizeBytes); err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 	}
 	if !formatted {
-		return p.obstacle, nil
+		return p.diskBytes, p.obstacle, nil
 	}
 	h, err := v.open(ctx, dv.id, win.GenericRead|win.GenericWrite)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer h.Close()
 	checkNeeded, err := v.growFileSystem(ctx, h, dv, info.FileSystem, p.partition.Length)
-	return cmp.Or(checkNeeded, p.obstacle), err
+	return p.diskBytes, cmp.Or(checkNeeded, p.obstacle), err
 }
 
 // diskVolume is a volume with its disk and its extent there.
@@ -141,6 +142,7 @@ func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes in
 
 // plan describes the growth of a partition.
 type plan struct {
+	diskBytes int64 // the size of the disk
 	partition win.Partition
 	growth    int64 // in bytes, whole MiB; 0 for a partition that is large enough
 	obstacle  error // what blocks the free space of the disk, if all free space was requested
@@ -162,7 +164,7 @@ func planFor(ctx context.Context, dv diskVolume, sizeBytes int64) (p plan, _ err
 	if !ok {
 		return p, refuse("it lies on no data partition of a basic disk, and only such a volume can grow")
 	}
-	p.partition = partition
+	p.diskBytes, p.partition = geometry.DiskSize, partition
 	room := roomFor(layout, partition, geometry)
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
 	// Perhaps Windows still ends the table at the disk's old end, and only this end limits the partition.

@@ -148,7 +148,8 @@ func (s *Staging) finish(ctx context.Context, lockedDisk *usage.LockedDisk, volu
 		return onDisk(lockedDisk.Number, opendisk.ChangedError("it is now writable"))
 	}
 	if r.Grow && !r.ReadOnly {
-		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
+		_, err := s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
+		return err
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, volume.ID)
 	staged.SizeBytes = stats.SizeBytes

@@ -13,31 +13,12 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/usage"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
-
-// DiskBytes returns the size in bytes of a volume's disk, as known to Windows.
-func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, error) {
-	extent, err := usage.Extent(ctx, v.sys, id)
-	if err != nil {
-		return 0, err
-	}
-	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
-	if err != nil {
-		return 0, err
-	}
-	defer h.Close()
-	if err := v.verify(ctx, id, h, extent); err != nil {
-		return 0, err
-	}
-	geometry, err := h.Geometry(ctx)
-	return geometry.DiskSize, err
-}
 
 // UnmountByForce is Unmount for a volume that may be in use: open files break, and unwritten data
 // is lost if the flush fails.

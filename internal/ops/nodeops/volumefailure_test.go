@@ -94,9 +94,6 @@ func TestErrorAtEachCallOfVolumes(t *testing.T) {
 		"GetDiskNumberFromVolumeID": {raw, func(ctx context.Context, s volumeSubject) (any, error) {
 			return s.volumes.GetDiskNumberFromVolumeID(ctx, s.id)
 		}, ""},
-		"DiskBytes": {raw, func(ctx context.Context, s volumeSubject) (any, error) {
-			return s.volumes.DiskBytes(ctx, s.id)
-		}, ""},
 		"IsVolumeFormatted": {formattedVolume, func(ctx context.Context, s volumeSubject) (any, error) {
 			return s.volumes.IsVolumeFormatted(ctx, s.id)
 		}, ""},
