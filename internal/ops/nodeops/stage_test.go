@@ -698,6 +698,16 @@ func TestStageVolumeOfATarget(t *testing.T) {
 		t.Errorf("made good: %+v", done)
 	}
 
+	// The disk goes offline although its target can't be found out, since a repeated call finds no volume.
+	staged = stageVolume(t, n, request(0, otherPath))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallISCSISessions, Count: 1}, winerr.ErrorIODevice))
+	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: otherPath})
+	simtest.WantErrorOf(t, "an unknown target", err, csiproxy.ErrUnavailable, "1117")
+	simtest.Want(t, "the disk's attributes", attributesOf(sim, staged.Disk), win.DiskOffline)
+	if done := unstageVolume(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath, Disk: request(0, "").Disk}); !done.LoggedOut {
+		t.Errorf("after the target was found out: %+v", done)
+	}
+
 	// A target that a driver has connected stays, until the driver disconnects it: a disk that
 	// it hasn't brought online yet may be of that.
 	stageVolume(t, n, request(0, otherPath))

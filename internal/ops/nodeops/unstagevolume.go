@@ -192,13 +192,12 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
-	// If both the removal and taking the disk offline fail, return the disk's error. It won't come
-	// again: a repeated call finds no volume, and can't learn which disk to take offline.
+	// The disk goes offline now, whatever else fails: a repeated call finds no volume, and can't learn
+	// which disk to take offline. For the same reason, the disk's error comes before the others.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
-	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
-		result.DiskOffline, err = held.retire(ctx)
-	}
-	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
+	target, targetErr := s.targetOf(ctx, lockedDisk.Disk)
+	result.DiskOffline, err = held.retire(ctx)
+	return target, unavailableIfDiskLeft(cmp.Or(err, targetErr, removeErr))
 }
 
 // isStillMounted reports whether a locked volume is mounted at a path. The previous holder of the lock
